@@ -23,8 +23,8 @@ from layouts.eth_enums import LagPortSelect, ModifyLag
 from layouts.function import lag as layout
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from emu.device.state.tables import ObjectTables
 
 _EACH_ITS_OWN = tuple(range(1, MAX_PORTS + 1))
 """Port map for modes in which affinities do not decide."""
@@ -55,13 +55,12 @@ def _check_master(hca: Hca) -> None:
         raise CmdError(Status.BAD_OP_ERR, "only the first port's function is the master of a LAG")
 
 
-def _remap(hca: Hca, ctx: layout.lagc) -> tuple[int, ...]:
+def _remap(ports: int, ctx: layout.lagc) -> tuple[int, ...]:
     """Return the port of each affinity; raise BAD_PARAM_ERR for one that does not exist.
 
     Index 0 is the port of affinity 1.
     """
     remap = int(ctx.tx_remap_affinity_1), int(ctx.tx_remap_affinity_2)
-    ports = len(hca.adapter.board.adapters)
     if not all(1 <= port <= ports for port in remap):
         raise CmdError(
             Status.BAD_PARAM_ERR, "tx_remap_affinity is 0 or above num_lag_ports", f"{remap}"
@@ -69,22 +68,22 @@ def _remap(hca: Hca, ctx: layout.lagc) -> tuple[int, ...]:
     return remap
 
 
-def _mode(tables: ObjectTables, ctx: layout.lagc) -> LagPortSelect:
+def _mode(caps: Caps, ctx: layout.lagc) -> LagPortSelect:
     """Return the mode of port selection; raise BAD_PARAM_ERR for one the adapter does not have."""
-    caps, mode = tables.caps.port_selection, int(ctx.port_select_mode)
-    known = _MODES if caps.port_select_flow_table else _MODES[:1]
+    mode = int(ctx.port_select_mode)
+    known = _MODES if caps.port_selection.port_select_flow_table else _MODES[:1]
     if mode not in known:
         raise CmdError(Status.BAD_PARAM_ERR, "port_select_mode not supported", f"{mode}")
     return LagPortSelect(mode)
 
 
-def _active(hca: Hca, ctx: layout.lagc) -> int:
+def _active(caps: Caps, ports: int, ctx: layout.lagc) -> int:
     """Return the active ports of the context; raise BAD_PARAM_ERR for a bit above num_lag_ports.
 
     Raises BAD_PARAM_ERR also for any bit without port_select_flow_table_bypass.
     """
-    active, ports = int(ctx.active_port), len(hca.adapter.board.adapters)
-    if active and not hca.caps.port_selection.port_select_flow_table_bypass:
+    active = int(ctx.active_port)
+    if active and not caps.port_selection.port_select_flow_table_bypass:
         raise CmdError(Status.BAD_PARAM_ERR, "active_port without port_select_flow_table_bypass")
     if active >> ports:
         raise CmdError(
@@ -105,14 +104,15 @@ def create_lag(hca: Hca, cmd: layout.create_lag_in, out: layout.create_lag_out) 
     board = hca.adapter.board
     if board.lag is not None:
         raise CmdError(Status.BAD_RES_STATE_ERR, "the LAG already exists")
-    mode = _mode(hca, cmd.ctx)
+    mode = _mode(hca.caps, cmd.ctx)
     is_native = bool(cmd.ctx.fdb_selection_mode)
     if is_native and not hca.caps.general.lag_native_fdb_selection:
         raise CmdError(Status.BAD_PARAM_ERR, "no native selection of the FDB")
     by_affinity = mode is LagPortSelect.QUEUE_AFFINITY
-    remap = _remap(hca, cmd.ctx) if by_affinity else _EACH_ITS_OWN
+    ports = len(board.adapters)
+    remap = _remap(ports, cmd.ctx) if by_affinity else _EACH_ITS_OWN
     by_tables = mode is LagPortSelect.PORT_SELECT_FT
-    active = _active(hca, cmd.ctx) if by_tables else 0
+    active = _active(hca.caps, ports, cmd.ctx) if by_tables else 0
     nodes = [adapter.manager.node for adapter in board.adapters]
     needs_all = not hca.caps.general.create_lag_when_not_master_up
     if needs_all and any(node is None or node.state is not HcaState.INITIALIZED for node in nodes):
@@ -129,16 +129,16 @@ def modify_lag(hca: Hca, cmd: layout.modify_lag_in, out: layout.modify_lag_out) 
     port with BAD_PARAM_ERR. Without a LAG refuse with BAD_RES_STATE_ERR; a sender that is not the
     master gets BAD_OP_ERR.
     """
-    lag = _lag(hca)
+    lag, ports = _lag(hca), len(hca.adapter.board.adapters)
     if lag.mode is LagPortSelect.PORT_SELECT_FT and cmd.field_select == ModifyLag.ACTIVE_PORT:
-        lag.active = _active(hca, cmd.ctx)
+        lag.active = _active(hca.caps, ports, cmd.ctx)
         return
     by_affinity = lag.mode is LagPortSelect.QUEUE_AFFINITY
     if cmd.field_select != ModifyLag.TX_REMAP_AFFINITY or not by_affinity:
         raise CmdError(
             Status.BAD_PARAM_ERR, "field of a LAG cannot be modified", f"{cmd.field_select:#x}"
         )
-    lag.remap = _remap(hca, cmd.ctx)
+    lag.remap = _remap(ports, cmd.ctx)
 
 
 @command(Op.QUERY_LAG, layout.query_lag_in, layout.query_lag_out)

@@ -15,6 +15,7 @@ from layouts.enums import BootPages, Op, PageOp, Status
 from layouts.function import pages as layout
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Vhca
     from emu.device.state.hca import Hca
 
 PAGE = 4096
@@ -81,7 +82,7 @@ def _take_pages(
     BAD_RES_STATE_ERR for a disabled function: its driver has given too late and keeps the pages
     (core/pagealloc.c: give_pages).
     """
-    _check_enabled(hca)
+    _check_enabled(hca.vhca)
     count = cmd.input_num_entries
     if count > len(cmd.pas):
         raise CmdError(
@@ -101,11 +102,11 @@ def _take_pages(
         given.holds_any(different) for given in (giver.fwpages, *giver.fwpages.virtual.values())
     ):
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
-    _check_enabled(hca)
+    _check_enabled(hca.vhca)
     held.accept(different)
 
 
-def _check_enabled(hca: Hca) -> None:
+def _check_enabled(vhca: Vhca[Hca]) -> None:
     """Raise BAD_RES_STATE_ERR for a virtual function that is disabled."""
-    if not hca.vhca.may_begin:
+    if not vhca.may_begin:
         raise CmdError(Status.BAD_RES_STATE_ERR, "pages for a function that is disabled")

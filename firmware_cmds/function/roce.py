@@ -14,21 +14,25 @@ from layouts.eth_enums import RoceL3Type, RoceVersion
 from layouts.function import roce as layout
 
 if TYPE_CHECKING:
+    from emu.device.port.eth.roce.gids import GidTable
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
 _GROUP = 1
 _LAST_VLAN = 4094
 
 
-def _index(hca: Hca, cmd: layout.query_roce_address_in | layout.set_roce_address_in) -> int:
+def _index(
+    caps: Caps, gids: GidTable, cmd: layout.query_roce_address_in | layout.set_roce_address_in
+) -> int:
     """Return an index in the table.
 
     Raises BAD_OP_ERR without RoCE, BAD_PARAM_ERR beyond the table's end.
     """
-    if not hca.caps.general.roce:
+    if not caps.general.roce:
         raise CmdError(Status.BAD_OP_ERR, "port has no RoCE")
     index = cmd.roce_address_index
-    if index >= len(hca.gids):
+    if index >= len(gids):
         raise CmdError(Status.BAD_PARAM_ERR, "roce_address_index beyond the table", f"{index}")
     return index
 
@@ -46,7 +50,7 @@ def set_roce_address(
     switch are notified. Refuse with BAD_PARAM_ERR a version, type, MAC address or VLAN that is
     invalid, and an index beyond the table; without RoCE refuse with BAD_OP_ERR.
     """
-    index, given = _index(hca, cmd), cmd.roce_address
+    index, given = _index(hca.caps, hca.gids, cmd), cmd.roce_address
     mac = (given.source_mac_47_32 << 32 | given.source_mac_31_0).to_bytes(MAC_BYTES, "big")
     if mac == NO_MAC and hca.eswitch is not None:
         mac = hca.nic_vport.permanent_address
@@ -101,7 +105,7 @@ def query_roce_address(
 
     Refuse an index beyond the table with BAD_PARAM_ERR, and a port without RoCE with BAD_OP_ERR.
     """
-    entry = hca.gids[_index(hca, cmd)]
+    entry = hca.gids[_index(hca.caps, hca.gids, cmd)]
     mac = int.from_bytes(entry.mac, "big")
     out.roce_address.assign(
         {

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from emu.device.state.sub_functions import SubFunction, SubFunctions
 
 
-def _all(hca: Hca) -> SubFunctions[Hca]:
-    if hca.sub_functions is None:
+def _all(parts: SubFunctions[Hca] | None) -> SubFunctions[Hca]:
+    if parts is None:
         raise CmdError(Status.BAD_PARAM_ERR, "function manages no sub-functions")
-    return hca.sub_functions
+    return parts
 
 
 def _named(hca: Hca, number: int) -> SubFunction[Hca]:
     """Return the record of a sub-function's number; raise BAD_PARAM_ERR if there is none."""
-    sf = _all(hca).find(number)
+    sf = _all(hca.sub_functions).find(number)
     if sf is None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "no sub-function has this number", f"function_id {number:#x}"
@@ -47,7 +47,7 @@ def alloc_sf(hca: Hca, cmd: layout.alloc_sf_in, out: layout.alloc_sf_out) -> Non
         raise CmdError(
             Status.BAD_RES_STATE_ERR, "sub-function exists", f"function_id {one.number:#x}"
         )
-    _all(hca).start(one)
+    _all(hca.sub_functions).start(one)
     vhca_state.change(one, hca, VhcaState.ALLOCATED)
 
 
@@ -64,7 +64,7 @@ def dealloc_sf(hca: Hca, cmd: layout.dealloc_sf_in, out: layout.dealloc_sf_out) 
             Status.BAD_RES_STATE_ERR, "sub-function does not exist, or is active",
             f"function_id {one.number:#x} is {one.state.name}",
         )  # fmt: skip
-    _all(hca).stop(one)
+    _all(hca.sub_functions).stop(one)
     one.sw_function_id = 0
     vhca_state.change(one, hca, VhcaState.INVALID)
 

@@ -20,6 +20,7 @@ from layouts.objects import cq as layout
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
+    from emu.device.state.events import Events
     from emu.device.state.hca import Hca
     from emu.device.state.tables import ObjectTables
     from layouts.function.caps import cmd_hca_cap
@@ -70,7 +71,7 @@ def create_cq(hca: Hca, cmd: layout.create_cq_in, out: layout.create_cq_out) -> 
     hca.need_uar(ctx.uar_page)
     hca.cqs.check_space()
     stride = CQE_BYTES[ctx.cqe_sz]
-    dbr_addr, umems = record_in(hca, ctx)
+    dbr_addr, umems = record_in(hca.umems, hca.memory, ctx)
     if cmd.cq_umem_valid:
         size = _size(hca.caps, ctx, stride)
         place = cmd.cq_umem_id, cmd.cq_umem_offset, size
@@ -167,12 +168,12 @@ def modify_cq(hca: Hca, cmd: layout.modify_cq_in, out: layout.modify_cq_out) -> 
     if cmd.op_mod == _OP_MOD_RESIZE:
         yield from _resize(hca, cq, cmd)
     elif cmd.op_mod == _OP_MOD_MODIFY:
-        _modify(hca, cq, cmd)
+        _modify(hca.caps, hca.events, cq, cmd)
     else:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
 
 
-def _modify(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> None:
+def _modify(caps: Caps, events: Events, cq: Cq, cmd: layout.modify_cq_in) -> None:
     """Change the fields of the CQ that the command selects: moderation, overrun bit.
 
     A change of moderation raises a delayed event at once. Refuse with BAD_PARAM_ERR an unknown
@@ -180,9 +181,9 @@ def _modify(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> None:
     """
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select & ModifyCq.PERIOD_MODE:
-        if not hca.caps.general.cq_period_mode_modify:
+        if not caps.general.cq_period_mode_modify:
             raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", "cq_period_mode")
-        _check_period_mode(hca.caps, given.cq_period_mode)
+        _check_period_mode(caps, given.cq_period_mode)
     if unknown := select & ~sum(ModifyCq):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", f"{unknown:#x}")
     changed = layout.cqc.view(bytearray(bytes(cq.ctx)))
@@ -194,11 +195,11 @@ def _modify(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> None:
     ):
         if select & flag:
             setattr(changed, name, getattr(given, name))
-    moderation = _moderation(hca.caps, changed)
+    moderation = _moderation(caps, changed)
     cq.ctx = changed
     cq.ignores_overrun = bool(changed.oi)
     if select & (ModifyCq.PERIOD | ModifyCq.COUNT | ModifyCq.PERIOD_MODE):
-        cq_engine.moderate(hca.events, cq, moderation)
+        cq_engine.moderate(events, cq, moderation)
 
 
 def _check_period_mode(caps: Caps, mode: int) -> None:

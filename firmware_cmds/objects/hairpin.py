@@ -17,10 +17,12 @@ from layouts.enums import Status
 from layouts.eth_enums import MemRqType, RqState, SqState
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Vhca
     from emu.device.objects.domains import QCounter
     from emu.device.objects.eth.tis import Tis
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from emu.device.state.parts.scheduler import Scheduler
     from emu.device.state.tables import ObjectTables
     from layouts.objects.rq import rqc
     from layouts.objects.sq import sqc
@@ -86,7 +88,7 @@ def sender_peer(hca: Hca, rq: Rq, state: RqState, ctx: rqc) -> Peer | None:
     if rq.state is not RqState.RST or state is not RqState.RDY:
         return rq.hairpin.peer if state is not RqState.RST else None
     peer = Peer(ctx.hairpin_peer_vhca, ctx.hairpin_peer_sq)
-    node = _function(hca, peer)
+    node = _function(hca.vhca, peer)
     sq = hca.sqs.need(peer.number) if node is hca else node.sqs.get(peer.number)
     if not isinstance(sq, HairpinSq):
         raise CmdError(
@@ -106,7 +108,7 @@ def receiver_peer(hca: Hca, sq: HairpinSq, state: SqState, ctx: sqc) -> Peer | N
     if sq.state is not SqState.RST or state is not SqState.RDY:
         return sq.peer if state is not SqState.RST else None
     peer = Peer(ctx.hairpin_peer_vhca, ctx.hairpin_peer_rq)
-    node = _function(hca, peer)
+    node = _function(hca.vhca, peer)
     rq = hca.rqs.need(peer.number) if node is hca else node.rqs.get(peer.number)
     if rq is None or rq.hairpin is None:
         raise CmdError(
@@ -116,9 +118,9 @@ def receiver_peer(hca: Hca, sq: HairpinSq, state: SqState, ctx: sqc) -> Peer | N
     return peer
 
 
-def _function(hca: Hca, peer: Peer) -> Hca:
+def _function(vhca: Vhca[Hca], peer: Peer) -> Hca:
     """Return the board's function with the vhca of ``peer``; else raise BAD_PARAM_ERR."""
-    node: Hca | None = hca.vhca.adapter.board.node_of(peer.vhca)
+    node: Hca | None = vhca.adapter.board.node_of(peer.vhca)
     if node is None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "hairpin_peer_vhca is not a function of the board", f"{peer.vhca}"
@@ -140,7 +142,7 @@ def pair_receiver(rq: Rq, hairpin: Hairpin, peer: Peer | None) -> None:
     rq.ctx.hairpin_peer_vhca, rq.ctx.hairpin_peer_sq = peer or (0, 0)
 
 
-def pair_sender(hca: Hca, sq: HairpinSq, peer: Peer | None) -> None:
+def pair_sender(scheduler: Scheduler, sq: HairpinSq, peer: Peer | None) -> None:
     """Record the peer of a send queue, also in its context; None clears both.
 
     Schedule the send queue, because packets may already wait for it. The peer's own record is not
@@ -148,4 +150,4 @@ def pair_sender(hca: Hca, sq: HairpinSq, peer: Peer | None) -> None:
     """
     sq.peer = peer
     sq.ctx.hairpin_peer_vhca, sq.ctx.hairpin_peer_rq = peer or (0, 0)
-    hca.scheduler.schedule(sq)
+    scheduler.schedule(sq)

@@ -239,7 +239,7 @@ def _rings(hca: Hca, cmd: layout.create_qp_in, ctx: layout.qpc, pd: Pd | None) -
         raise CmdError(Status.LIM_ERR, "receive WQE above max_wqe_sz_rq", f"{1 << log_stride}")
     rq_bytes = 1 << ctx.log_rq_size + log_stride if ctx.rq_type == RqType.RQ else 0
     sq_bytes = 0 if ctx.no_sq else WQEBB << ctx.log_sq_size
-    dbr_addr, umems = record_in(hca, ctx) if rq_bytes or sq_bytes else (0, ())
+    dbr_addr, umems = record_in(hca.umems, hca.memory, ctx) if rq_bytes or sq_bytes else (0, ())
     if cmd.wq_umem_valid and rq_bytes + sq_bytes:
         size = rq_bytes + sq_bytes
         buffer, umem = buffer_in(hca.umems, cmd.wq_umem_id, cmd.wq_umem_offset, size)
@@ -298,18 +298,18 @@ def query_qp(tables: ObjectTables, cmd: layout.query_qp_in, out: layout.query_qp
     qp = tables.qps.need(cmd.qpn)
     qp.encode()
     out.qpc = bytes(qp.ctx)
-    words = [*_extension(tables, qp), *qp.buffer.pages] if cmd.qpc_ext else qp.buffer.pages
+    words = [*_extension(tables.caps, qp), *qp.buffer.pages] if cmd.qpc_ext else qp.buffer.pages
     out.pas.put_words(words[: len(out.pas)])
 
 
-def _extension(tables: ObjectTables, qp: Qp) -> tuple[int, ...]:
+def _extension(caps: Caps, qp: Qp) -> tuple[int, ...]:
     """Return the words of a queue pair's qpc_ext; fields that do not apply are 0."""
     ext = layout.qpc_ext.new(mmo=qp.has_mmo)
     if qp.pace is not None:
         ext.qos_queue_group_id_requester = qp.pace.group.handle
     if qp.response_pace is not None:
         ext.qos_queue_group_id_responder = qp.response_pace.group.handle
-    if tables.caps.general.qp_error_syndrome and qp.error_syndrome is not None:
+    if caps.general.qp_error_syndrome and qp.error_syndrome is not None:
         ext.error_syndrome = qp.error_syndrome
     return _EXTENSION_WORDS.unpack(bytes(ext.buf))
 
@@ -413,7 +413,7 @@ def _requested_paces(
         raise CmdError(
             Status.BAD_PARAM_ERR, "only the responder of RC can be rate limited", f"{qp!r}"
         )
-    requester, responder = (queue_group(tables, number) for number in ids)
+    requester, responder = (queue_group(tables.scheduling_elements, number) for number in ids)
     return pacing.pace_by(requester), pacing.pace_by(responder)
 
 

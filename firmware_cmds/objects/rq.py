@@ -90,7 +90,7 @@ def create_rq(hca: Hca, cmd: layout.create_rq_in, out: layout.create_rq_out) -> 
     """
     ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
     refuse_set(ctx, _NOT_BUILT)
-    refuse_to_processes(hca, ctx, ("rlky",))
+    refuse_to_processes(hca.caller, ctx, ("rlky",))
     _check_fcs(hca.caps, ctx)
     if ctx.state != RqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")

@@ -20,7 +20,10 @@ from layouts.enums import Op, Status
 from layouts.objects import scheduling as layout
 
 if TYPE_CHECKING:
-    from emu.device.state.eswitch import EswVport
+    from emu.device.adapter.adapter import Vhca
+    from emu.device.objects.table import Table
+    from emu.device.state.caps import Caps
+    from emu.device.state.eswitch import Eswitch, EswVport
     from emu.device.state.hca import Hca
     from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in, modify_general_object_in
@@ -150,10 +153,10 @@ def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) 
         _check_tree(parent, hierarchy)
         if parent.ctx.element_type != TSAR:
             raise CmdError(Status.BAD_PARAM_ERR, "parent_element_id is not a TSAR")
-        if sum(1 for _ in parent.up()) >= _max_depth(hca, hierarchy):
+        if sum(1 for _ in parent.up()) >= _max_depth(hca.caps, hierarchy):
             raise CmdError(Status.LIM_ERR, "scheduling tree is too deep")
-    _check_share(hca, ctx)
-    vport = _vport_of(hca, ctx) if ctx.element_type == VPORT else None
+    _check_share(hca.caps, ctx)
+    vport = _vport_of(hca.eswitch, hca.vhca, ctx) if ctx.element_type == VPORT else None
     if vport is not None and vport.element is not None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "vPort already has a scheduling element", f"{vport.element!r}"
@@ -166,14 +169,14 @@ def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) 
     return number
 
 
-def queue_group(tables: ObjectTables, number: int) -> SchedulingElement | None:
+def queue_group(elements: Table[SchedulingElement], number: int) -> SchedulingElement | None:
     """Return the queue group with this number; None for 0.
 
     Raises BAD_RES_ERR for an unknown number, BAD_PARAM_ERR for an element of another type.
     """
     if not number:
         return None
-    element = tables.scheduling_elements.need(number)
+    element = elements.need(number)
     if element.ctx.element_type != QUEUE_GROUP:
         raise CmdError(
             Status.BAD_PARAM_ERR, "scheduling element is not a queue group", f"{element.handle:#x}"
@@ -181,17 +184,17 @@ def queue_group(tables: ObjectTables, number: int) -> SchedulingElement | None:
     return element
 
 
-def _vport_of(hca: Hca, ctx: layout.scheduling_context) -> EswVport:
+def _vport_of(eswitch: Eswitch | None, vhca: Vhca[Hca], ctx: layout.scheduling_context) -> EswVport:
     """Return the vPort of a new element; raise BAD_PARAM_ERR if the adapter does not have it."""
     number = ctx.element_attributes & _VPORT_NUMBER
-    assert hca.eswitch is not None  # has been checked with the hierarchy
-    if not hca.vhca.sees(number):
+    assert eswitch is not None  # has been checked with the hierarchy
+    if not vhca.sees(number):
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
-    return hca.eswitch.vport(number)
+    return eswitch.vport(number)
 
 
-def _max_depth(tables: ObjectTables, hierarchy: int) -> int:
-    return 1 << tables.caps.qos.log_esw_max_sched_depth if hierarchy == E_SWITCH else MAX_DEPTH
+def _max_depth(caps: Caps, hierarchy: int) -> int:
+    return 1 << caps.qos.log_esw_max_sched_depth if hierarchy == E_SWITCH else MAX_DEPTH
 
 
 def _check(tables: ObjectTables, hierarchy: int) -> None:
@@ -228,8 +231,8 @@ def _repace_queues(hca: Hca, element: SchedulingElement) -> None:
         pacing.apply_to_all(node)
 
 
-def _check_share(tables: ObjectTables, ctx: layout.scheduling_context) -> None:
-    if ctx.bw_share > tables.caps.qos.max_tsar_bw_share:
+def _check_share(caps: Caps, ctx: layout.scheduling_context) -> None:
+    if ctx.bw_share > caps.qos.max_tsar_bw_share:
         raise CmdError(Status.BAD_PARAM_ERR, "bw_share above its maximum", f"{ctx.bw_share}")
 
 
@@ -269,7 +272,7 @@ def _change(
             Status.BAD_PARAM_ERR, "scheduling element field cannot be modified", f"{unknown:#x}"
         )
     if mask & _BW_SHARE:
-        _check_share(hca, given)
+        _check_share(hca.caps, given)
         element.ctx.bw_share = given.bw_share
         element.decode_share()
     if mask & _MAX_AVERAGE_BW:

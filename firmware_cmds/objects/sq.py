@@ -32,6 +32,7 @@ from layouts.objects import sq as layout
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.parts.rates import Rates
     from emu.device.state.tables import ObjectTables
 
 LOG_WQEBB = 6
@@ -52,7 +53,7 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
     ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
     wq = cmd.ctx.wq
     refuse_set(ctx, _NOT_BUILT)
-    refuse_to_processes(hca, ctx, _REACHES_ALL)
+    refuse_to_processes(hca.caller, ctx, _REACHES_ALL)
     if ctx.state != SqState.RST:
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     if ctx.hairpin:
@@ -103,8 +104,8 @@ def _queue_group(hca: Hca, ctx: layout.sqc) -> SchedulingElement | None:
 
     Raises BAD_RES_ERR for an unknown group, BAD_PARAM_ERR for an empty entry of the pacing table.
     """
-    group = queue_group(hca, ctx.qos_queue_group_id)
-    _check_rate(hca, ctx)
+    group = queue_group(hca.scheduling_elements, ctx.qos_queue_group_id)
+    _check_rate(hca.rates, ctx)
     return group
 
 
@@ -150,9 +151,13 @@ def modify_sq(hca: Hca, cmd: layout.modify_sq_in, out: layout.modify_sq_out) -> 
     if unknown := mask & ~(_RATE_LIMIT | _QUEUE_GROUP):
         raise CmdError(Status.BAD_PARAM_ERR, "SQ field cannot be modified", f"{unknown:#x}")
     if mask & _RATE_LIMIT:
-        _check_rate(hca, cmd.ctx)
+        _check_rate(hca.rates, cmd.ctx)
     peer = hairpin.receiver_peer(hca, sq, state, cmd.ctx) if isinstance(sq, HairpinSq) else None
-    group = queue_group(hca, cmd.ctx.qos_queue_group_id) if mask & _QUEUE_GROUP else None
+    group = (
+        queue_group(hca.scheduling_elements, cmd.ctx.qos_queue_group_id)
+        if mask & _QUEUE_GROUP
+        else None
+    )
     if mask & _RATE_LIMIT:
         sq.ctx.packet_pacing_rate_limit_index = cmd.ctx.packet_pacing_rate_limit_index
     if mask & _QUEUE_GROUP:
@@ -162,17 +167,17 @@ def modify_sq(hca: Hca, cmd: layout.modify_sq_in, out: layout.modify_sq_out) -> 
         pacing.apply(hca, sq)
     queues.enter_sq(hca.scheduler, sq, state)
     if isinstance(sq, HairpinSq):
-        hairpin.pair_sender(hca, sq, peer)
+        hairpin.pair_sender(hca.scheduler, sq, peer)
 
 
 _RATE_LIMIT, _QUEUE_GROUP = 1 << 0, 1 << 2
 """Bits of modify_bitmask (core/en_main.c: mlx5e_modify_sq)."""
 
 
-def _check_rate(hca: Hca, ctx: layout.sqc) -> None:
+def _check_rate(rates: Rates, ctx: layout.sqc) -> None:
     """Refuse with BAD_PARAM_ERR an index whose entry of the pacing table is empty; 0 is valid."""
     index = ctx.packet_pacing_rate_limit_index
-    if index and index not in hca.rates.limits:
+    if index and index not in rates.limits:
         raise CmdError(Status.BAD_PARAM_ERR, "entry of the pacing table is empty", f"{index}")
 
 

@@ -124,7 +124,7 @@ def queue_of(
         raise CmdError(
             Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
         )
-    dbr_addr, umems = record_in(hca, wq)
+    dbr_addr, umems = record_in(hca.umems, hca.memory, wq)
     buffer: PageList | None = None
     if wq.wq_umem_valid:
         size = 1 << wq.log_wq_sz + wq.log_wq_stride

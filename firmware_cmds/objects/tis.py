@@ -14,6 +14,7 @@ from layouts.objects import tis as layout
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
+    from emu.device.state.caps import Caps
     from emu.device.state.tables import ObjectTables
 
 _NOT_BUILT = ("tls_en",)
@@ -44,14 +45,14 @@ def create_tis(tables: ObjectTables, cmd: layout.create_tis_in, out: layout.crea
     absent = _NOT_BUILT if tables.caps.general.lag_tx_port_affinity else (*_NOT_BUILT, *_OF_LAGS)
     if name := first_set(ctx, absent):
         raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)
-    _check_affinity(tables, ctx.lag_tx_port_affinity)
+    _check_affinity(tables.caps, ctx.lag_tx_port_affinity)
     td = tables.tds.need(ctx.transport_domain)
     out.tisn = tables.tises.add(Tis(ctx, td, _underlay(tables, ctx.underlay_qpn)))
 
 
-def _check_affinity(tables: ObjectTables, affinity: int) -> None:
+def _check_affinity(caps: Caps, affinity: int) -> None:
     """Refuse an affinity above num_lag_ports with BAD_PARAM_ERR."""
-    if affinity > tables.caps.general.num_lag_ports:
+    if affinity > caps.general.num_lag_ports:
         raise CmdError(
             Status.BAD_PARAM_ERR, "lag_tx_port_affinity above num_lag_ports", f"{affinity}"
         )
@@ -87,7 +88,7 @@ def modify_tis(tables: ObjectTables, cmd: layout.modify_tis_in, out: layout.modi
             Status.BAD_PARAM_ERR, "TIS field cannot be modified", bytes(cmd.bitmask).hex()
         )
     if chosen & _AFFINITY:
-        _check_affinity(tables, cmd.ctx.lag_tx_port_affinity)
+        _check_affinity(tables.caps, cmd.ctx.lag_tx_port_affinity)
         tis.ctx.lag_tx_port_affinity = cmd.ctx.lag_tx_port_affinity
     if chosen & _STRICT:
         tis.ctx.strict_lag_tx_port_affinity = cmd.ctx.strict_lag_tx_port_affinity

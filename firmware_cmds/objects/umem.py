@@ -31,6 +31,7 @@ from layouts.objects import umem as layout
 
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
+    from emu.device.ports import GuestMemory
     from emu.device.state.hca import Hca
     from emu.device.state.tables import ObjectTables
     from layouts.objects.cq import cqc
@@ -163,7 +164,7 @@ def buffer_in(
 
 
 def record_in(
-    hca: Hca, ctx: cqc | qpc | wq, *, is_rounded: bool = False
+    umems: Table[Umem], memory: GuestMemory, ctx: cqc | qpc | wq, *, is_rounded: bool = False
 ) -> tuple[int, tuple[Umem, ...]]:
     """Return the address of a queue's doorbell record, and the umem that contains it.
 
@@ -177,10 +178,10 @@ def record_in(
     address = ctx.dbr_addr
     if is_rounded:
         address -= address % DOORBELL_RECORD_BYTES
-    umems: tuple[Umem, ...] = ()
+    holders: tuple[Umem, ...] = ()
     if ctx.dbr_umem_valid:
         size = DOORBELL_RECORD_BYTES
-        memory, umem = buffer_in(hca.umems, ctx.dbr_umem_id, address, size, align=size)
-        address, umems = memory.address(0), (umem,)
-    check_record(hca.memory, address)
-    return address, umems
+        buffer, umem = buffer_in(umems, ctx.dbr_umem_id, address, size, align=size)
+        address, holders = buffer.address(0), (umem,)
+    check_record(memory, address)
+    return address, holders

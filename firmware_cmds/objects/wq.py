@@ -18,9 +18,9 @@ from layouts.eth_enums import RqState, SqState
 from layouts.rings.cqe import SCATTER_32_BYTES, SCATTER_64_BYTES
 
 if TYPE_CHECKING:
+    from emu.device.objects.object import CommandIssuer
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from emu.device.state.tables import ObjectTables
     from layouts.objects.srq import wq
     from layouts.prm import Prm
 
@@ -88,9 +88,9 @@ def refuse_set(ctx: Prm, names: tuple[str, ...]) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
 
 
-def refuse_to_processes(tables: ObjectTables, ctx: Prm, names: tuple[str, ...]) -> None:
+def refuse_to_processes(caller: CommandIssuer, ctx: Prm, names: tuple[str, ...]) -> None:
     """Raise BAD_PARAM_ERR when a process sets a field reserved for the driver's own queues."""
-    if tables.caller.uid != DRIVER_UID:
+    if caller.uid != DRIVER_UID:
         refuse_set(ctx, names)
 
 
@@ -126,7 +126,7 @@ def work_queue(hca: Hca, wq: wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
     if wq.log_wq_sz > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "log_wq_sz above log_max_qp_sz", f"{wq.log_wq_sz}")
     size = 1 << wq.log_wq_sz + wq.log_wq_stride
-    dbr_addr, umems = record_in(hca, wq, is_rounded=is_sq)
+    dbr_addr, umems = record_in(hca.umems, hca.memory, wq, is_rounded=is_sq)
     if wq.wq_umem_valid:
         buffer, umem = buffer_in(hca.umems, wq.wq_umem_id, wq.wq_umem_offset, size)
         umems = (*umems, umem)

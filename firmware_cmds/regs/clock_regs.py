@@ -19,8 +19,10 @@ from layouts.enums import RegId, Status
 from layouts.regs import clock_regs as layout
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from emu.device.state.tables import ObjectTables
 
 _SET_TIME, _ADJUST_TIME, _ADJUST_FREQUENCY = 1, 2, 3
 """Values of mtutc_reg.operation (mlx5_ifc.h: MLX5_MTUTC_OPERATION_*)."""
@@ -38,8 +40,8 @@ _SIGN = 1 << 31
 _WORDS = 1 << 32
 
 
-def _check_clock(tables: ObjectTables) -> None:
-    if not tables.caps.general.rq_ts_format:
+def _check_clock(caps: Caps) -> None:
+    if not caps.general.rq_ts_format:
         raise CmdError(Status.BAD_PARAM_ERR, "register not supported", "no real-time clock")
 
 
@@ -52,7 +54,7 @@ def _mtutc(hca: Hca, reg: layout.mtutc_reg) -> None:
 
     Refuse with BAD_PARAM_ERR without a real-time clock.
     """
-    _check_clock(hca)
+    _check_clock(hca.caps)
     seconds, rest = divmod(hca.adapter.real_time.at(hca.clock.now_ns()), SECOND_NS)
     reg.log_max_freq_adjustment = _LOG_MAX_PPB
     reg.utc_sec, reg.utc_nsec = seconds & 0xFFFFFFFF, rest
@@ -64,7 +66,7 @@ def _set_mtutc(hca: Hca, reg: layout.mtutc_reg) -> None:
     Only the manager may write it. Scheduled pulses follow the change. Refuse with BAD_PARAM_ERR an
     unknown operation, a value out of range, and a function without a real-time clock.
     """
-    _check_clock(hca)
+    _check_clock(hca.caps)
     now, clock = hca.clock.now_ns(), hca.adapter.real_time
     if reg.operation == _SET_TIME:
         if reg.utc_nsec >= SECOND_NS:
@@ -95,13 +97,13 @@ def _correction(reg: layout.mtutc_reg) -> int:
     return scaled
 
 
-def _pin(hca: Hca, number: int) -> Pin:
+def _pin(caps: Caps, pins: Sequence[Pin], number: int) -> Pin:
     """Return the pin; raise BAD_PARAM_ERR for an unknown one, and without the capability pps."""
-    if not hca.caps.general.pps:
+    if not caps.general.pps:
         raise CmdError(Status.BAD_PARAM_ERR, "register not supported", "no pins")
     if number >= PINS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such pin", f"{number}")
-    return hca.pins[number]
+    return pins[number]
 
 
 def _mtpps(hca: Hca, reg: layout.mtpps_reg) -> None:
@@ -109,7 +111,7 @@ def _mtpps(hca: Hca, reg: layout.mtpps_reg) -> None:
 
     Refuse an unknown pin with BAD_PARAM_ERR, and any without the capability pps.
     """
-    pin = _pin(hca, reg.pin)
+    pin = _pin(hca.caps, hca.pins, reg.pin)
     reg.cap_number_of_pps_pins = PINS
     reg.cap_max_num_of_pps_in_pins = reg.cap_max_num_of_pps_out_pins = PINS
     reg.cap_log_min_npps_period = pulses.LOG_MIN_PERIOD_NS
@@ -128,7 +130,7 @@ def _set_mtpps(hca: Hca, reg: layout.mtpps_reg) -> None:
     Refuse with BAD_PARAM_ERR an unknown pin or mode, and the values that _check_pulses refuses.
     Unknown bits are ignored.
     """
-    pin = _pin(hca, reg.pin)
+    pin = _pin(hca.caps, hca.pins, reg.pin)
     chosen = [bit for bit in range(32) if reg.field_select >> bit & 1 and _CHOICES >> bit & 1]
     period = (reg.npps_period >> 32) * SECOND_NS + (reg.npps_period & 0xFFFFFFFF)
     duration = int(reg.out_pulse_duration_ns)
@@ -166,7 +168,7 @@ def _check_pulses(pin: Pin, period: int | None, duration: int | None) -> None:
 
 
 def _mtppse(hca: Hca, reg: layout.mtppse_reg) -> None:
-    pin = _pin(hca, reg.pin)
+    pin = _pin(hca.caps, hca.pins, reg.pin)
     reg.event_generation_mode, reg.event_arm = pin.events, 0
 
 
@@ -175,7 +177,7 @@ def _set_mtppse(hca: Hca, reg: layout.mtppse_reg) -> None:
 
     Refuse an unknown pin or mode with BAD_PARAM_ERR.
     """
-    pin = _pin(hca, reg.pin)
+    pin = _pin(hca.caps, hca.pins, reg.pin)
     if reg.event_generation_mode not in tuple(EventMode):
         raise CmdError(
             Status.BAD_PARAM_ERR, "unknown event mode of a pin", f"{reg.event_generation_mode}"

@@ -36,6 +36,7 @@ from layouts.steering import fte as layout
 
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
+    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
     from emu.device.state.tables import ObjectTables
 
@@ -156,7 +157,7 @@ def action_of(
         _steps(hca, table, ctx),
         metering_of(hca, table, ctx),
     )
-    if sum(bool(target.holds()) for target in action.vports) > _max_reformats(hca):
+    if sum(bool(target.holds()) for target in action.vports) > _max_reformats(hca.caps):
         raise CmdError(Status.LIM_ERR, "more reformats than log_max_fdb_encap_uplink")
     steering.check_action(table, action, ignores_level=ignores_level)
     may_return = bool(ctx.uplink_hairpin_en or table.ctx.termination_table)
@@ -247,9 +248,9 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     )
 
 
-def _max_reformats(tables: ObjectTables) -> int:
+def _max_reformats(caps: Caps) -> int:
     """Return the maximum number of destinations with their own packet reformat in one entry."""
-    return 1 << tables.caps.eswitch.log_max_fdb_encap_uplink
+    return 1 << caps.eswitch.log_max_fdb_encap_uplink
 
 
 def _reformat(
@@ -268,9 +269,9 @@ def _reformat(
     return _packet_reformat(tables, table, number)
 
 
-def _is_merged(tables: ObjectTables) -> bool:
+def _is_merged(caps: Caps) -> bool:
     """Return whether tables may forward to vPorts of the board's other switches."""
-    return bool(tables.caps.eswitch.merged_eswitch)
+    return bool(caps.eswitch.merged_eswitch)
 
 
 def _vport_target(
@@ -285,7 +286,7 @@ def _vport_target(
     port = hca.adapter.number
     owner = int(given.destination_eswitch_owner_vhca_id)
     if given.destination_eswitch_owner_vhca_id_valid and owner != hca.vhca.number:
-        adapter = hca.adapter.board.managed_by(owner) if _is_merged(hca) else None
+        adapter = hca.adapter.board.managed_by(owner) if _is_merged(hca.caps) else None
         if adapter is None:
             raise CmdError(Status.BAD_PARAM_ERR, "no such switch on the board", f"{owner:#x}")
         port = adapter.number

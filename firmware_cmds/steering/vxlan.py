@@ -14,11 +14,12 @@ from layouts.enums import Op, Status
 from layouts.steering import vxlan as layout
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
     from emu.device.state.tables import ObjectTables
 
 
-def _check(tables: ObjectTables) -> None:
-    if not tables.caps.ethernet.tunnel_stateless_vxlan:
+def _check(caps: Caps) -> None:
+    if not caps.ethernet.tunnel_stateless_vxlan:
         raise CmdError(Status.BAD_OP_ERR, "VXLAN is not offloaded")
 
 
@@ -36,7 +37,7 @@ def add_vxlan_udp_dport(
     Refuse one more with LIM_ERR, and the command with BAD_OP_ERR if VXLAN is not offloaded. Cached
     flow decisions are dropped.
     """
-    _check(tables)
+    _check(tables.caps)
     ports = tables.parser.vxlan_ports | {cmd.vxlan_udp_port}
     if len(ports) > tables.caps.ethernet.max_vxlan_udp_ports:
         raise CmdError(Status.LIM_ERR, "no more VXLAN ports", f"{cmd.vxlan_udp_port}")
@@ -59,7 +60,7 @@ def delete_vxlan_udp_dport(
     Refuse an unknown port with BAD_PARAM_ERR, and the command with BAD_OP_ERR if VXLAN is not
     offloaded.
     """
-    _check(tables)
+    _check(tables.caps)
     if cmd.vxlan_udp_port not in tables.parser.vxlan_ports:
         raise CmdError(Status.BAD_PARAM_ERR, "no such VXLAN port", f"{cmd.vxlan_udp_port}")
     tables.parse_vxlan(tables.parser.vxlan_ports - {cmd.vxlan_udp_port})
