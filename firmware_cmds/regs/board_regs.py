@@ -99,7 +99,7 @@ def _pmlp(hca: Hca, reg: module_regs.pmlp_reg) -> None:
         setattr(reg, f"lane{lane}_module_mapping", int.from_bytes(bytes(mapping), "big"))
 
 
-REGISTERS: dict[int, AccessRegister] = {
+REGISTERS: dict[int, AccessRegister[Hca]] = {
     RegId.MTCAP: AccessRegister(module_regs.mtcap_reg, _mtcap, gate="mcam_reg"),
     RegId.MTMP: AccessRegister(module_regs.mtmp_reg, _mtmp, _set_mtmp, gate="mcam_reg"),
     RegId.MPCNT: AccessRegister(port_counters.mpcnt_reg, _mpcnt, gate="mcam_reg"),

@@ -186,7 +186,7 @@ def _set_mtppse(hca: Hca, reg: layout.mtppse_reg) -> None:
     pin.is_armed = pin.events is not EventMode.ONCE or bool(reg.event_arm)
 
 
-REGISTERS: dict[int, AccessRegister] = {
+REGISTERS: dict[int, AccessRegister[Hca]] = {
     RegId.MTUTC: AccessRegister(
         layout.mtutc_reg, _mtutc, _set_mtutc, gate="mcam_reg", is_shared=True
     ),

@@ -7,7 +7,7 @@ and for ethtool. A virtual function's driver does the same with its own port.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.device.engine.eth.rx_credits import expire_segment_credits
 from emu.device.engine.events.board import module_status
@@ -17,13 +17,14 @@ from emu.device.port.eth.flow_control import MAX_CRITICAL_MS
 from emu.device.port.eth.physical import module
 from emu.device.port.eth.qos import PRIORITIES
 from firmware_cmds.regs import buffer_regs, link_regs, port_checks, qos_regs, roce_accl
-from firmware_cmds.regs.registers import AccessRegister
+from firmware_cmds.regs.registers import AccessRegister, of_part
 from layouts.enums import RegId, Status
 from layouts.eth_enums import PortStatus
 from layouts.regs import module_regs, port_regs
 from layouts.regs import reg as layout
 
 if TYPE_CHECKING:
+    from emu.device.port.eth.port import EthPort
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ def _masked(old: int, new: int, mask: int) -> int:
     return old & ~mask | new & mask
 
 
-def _pcam(hca: Hca, reg: port_regs.pcam_reg) -> None:
+def _pcam(port: EthPort, reg: port_regs.pcam_reg) -> None:
     """Fill in the port's registers and features, a bit each; other groups are empty."""
     if reg.access_reg_group == _REGISTERS_5000:
         mask = port_regs.pcam_regs_5000_to_507f.new(ppcnt=1, pplm=1, pbmc=1, pptb=1)
@@ -113,7 +114,7 @@ def _pcam(hca: Hca, reg: port_regs.pcam_reg) -> None:
     if reg.feature_group == _ENHANCED_FEATURES:
         features = port_regs.pcam_enhanced_features.new(
             fec_50G_per_lane_in_pplm=1, fec_100G_per_lane_in_pplm=1,
-            ptys_extended_ethernet=hca.eth.modes.is_extended,
+            ptys_extended_ethernet=port.modes.is_extended,
             ptys_connector_type=1, ppcnt_statistical_group=1, rx_buffer_fullness_counters=1,
             per_lane_error_counters=1, pfcc_mask=1,
         )  # fmt: skip
@@ -174,7 +175,7 @@ def _set_mlcr(hca: Hca, reg: port_regs.mlcr_reg) -> None:
     _mlcr(hca, reg)
 
 
-def _mcia(hca: Hca, reg: module_regs.mcia_reg) -> None:
+def _mcia(port: EthPort, reg: module_regs.mcia_reg) -> None:
     """Fill in bytes of the module's EEPROM; the status field reports bytes that do not exist.
 
     No access is refused: status is 2 for another module, I2C address or range. The diagnostics
@@ -188,12 +189,17 @@ def _mcia(hca: Hca, reg: module_regs.mcia_reg) -> None:
     is_there = reg.i2c_device_address == module.I2C_ADDRESS
     page = bytes(module.PAGE_BYTES)
     if is_there and (not reg.page_number or start < module.PAGE_BYTES // 2):
-        page = module.eeprom(hca.eth.modes.lanes)
+        page = module.eeprom(port.modes.lanes)
     reg.status, reg.size = 0, size
     reg.dwords = page[start : start + size].ljust(len(reg.dwords), b"\0")
 
 
-REGISTERS: dict[int, AccessRegister] = {
+_OF_PORT: dict[int, AccessRegister[EthPort]] = {
+    RegId.PCAM: AccessRegister(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
+    RegId.MCIA: AccessRegister(module_regs.mcia_reg, _mcia),
+}
+REGISTERS: dict[int, AccessRegister[Any]] = {
+    **of_part(lambda hca: hca.eth, _OF_PORT),
     **qos_regs.REGISTERS,
     **roce_accl.REGISTERS,
     **port_checks.REGISTERS,
@@ -202,11 +208,9 @@ REGISTERS: dict[int, AccessRegister] = {
     RegId.PMTU: AccessRegister(layout.pmtu_reg, _pmtu, _set_pmtu),
     RegId.PFCC: AccessRegister(port_regs.pfcc_reg, _pfcc, _set_pfcc, is_shared=True),
     RegId.PPCNT: AccessRegister(layout.ppcnt_reg, _ppcnt),
-    RegId.PCAM: AccessRegister(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
     RegId.PMAOS: AccessRegister(module_regs.pmaos_reg, _pmaos),
     RegId.MLCR: AccessRegister(
         port_regs.mlcr_reg, _mlcr, _set_mlcr, gate="beacon_led", is_shared=True
     ),
-    RegId.MCIA: AccessRegister(module_regs.mcia_reg, _mcia),
 }
 """Registers of a function with this link layer."""

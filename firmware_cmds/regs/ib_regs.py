@@ -9,13 +9,14 @@ from emu.device.errors import CmdError
 from emu.device.models.model import IbSpeed, Model
 from emu.device.port.ib.link_errors import INTEGRITY_ERRORS, OVERRUN_ERRORS
 from emu.device.port.ib.port import SETTABLE_CAPS
-from firmware_cmds.regs.registers import AccessRegister
+from firmware_cmds.regs.registers import AccessRegister, of_part
 from layouts.enums import RegId, Status
 from layouts.eth_enums import CountersGroup
 from layouts.regs import port_counters
 from layouts.regs import reg as layout
 
 if TYPE_CHECKING:
+    from emu.device.port.ib.port import IbPort
     from emu.device.state.hca import Hca
 
 IB_PROTO_MASK = 1
@@ -27,23 +28,23 @@ _FRAME_COUNTERS = frozenset(
 )
 
 
-def _pcap(hca: Hca, reg: layout.pcap_reg) -> None:
+def _pcap(port: IbPort, reg: layout.pcap_reg) -> None:
     """Fill in the InfiniBand PortInfo capability mask, in the last of four words."""
-    reg.port_capability_mask[3] = hca.ib.cap_mask1
+    reg.port_capability_mask[3] = port.cap_mask1
 
 
-def _set_pcap(hca: Hca, reg: layout.pcap_reg) -> None:
+def _set_pcap(port: IbPort, reg: layout.pcap_reg) -> None:
     """Set the stack's capability bits, where the port has no ib_virt.
 
     The driver puts the mask into the first word (core/port.c:mlx5_set_port_caps). The mask includes
     bits that the driver does not own.
     """
-    port, given = hca.ib, reg.port_capability_mask[0]
+    given = reg.port_capability_mask[0]
     port.cap_mask1 = port.cap_mask1 & ~SETTABLE_CAPS | given & SETTABLE_CAPS
 
 
-def _pmtu(hca: Hca, reg: layout.pmtu_reg) -> None:
-    reg.max_mtu = reg.admin_mtu = reg.oper_mtu = hca.ib.mtu
+def _pmtu(port: IbPort, reg: layout.pmtu_reg) -> None:
+    reg.max_mtu = reg.admin_mtu = reg.oper_mtu = port.mtu
 
 
 def _ptys(hca: Hca, reg: layout.ptys_reg) -> None:
@@ -89,15 +90,15 @@ def _pvlc(_: object, reg: layout.pvlc_reg) -> None:
     reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
 
 
-def _ppcnt(hca: Hca, reg: layout.ppcnt_reg) -> None:
+def _ppcnt(port: IbPort, reg: layout.ppcnt_reg) -> None:
     """Fill in error counters of the link: link downs, and the errors that faults inject.
 
     ethtool of an IPoIB interface also requests frame counters (core/ipoib/ipoib.c:
     mlx5i_stats_grps), which do not exist. ``clr`` zeroes the errors after the read. Refuse an
     unknown group with BAD_PARAM_ERR.
     """
-    failures = hca.ib.failures()
-    failures.subtract(hca.ib.ppcnt_base)
+    failures = port.failures()
+    failures.subtract(port.ppcnt_base)
     if reg.grp == CountersGroup.INFINIBAND_PORT:
         counters = bytes(_ib_port_counters(failures))
     elif reg.grp == CountersGroup.PHYSICAL_LAYER:
@@ -109,7 +110,7 @@ def _ppcnt(hca: Hca, reg: layout.ppcnt_reg) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
     if reg.clr:
-        hca.ib.ppcnt_base = hca.ib.failures()
+        port.ppcnt_base = port.failures()
 
 
 def _ib_port_counters(failures: Counter[str]) -> layout.ib_port_cntrs_grp_data_layout:
@@ -123,11 +124,14 @@ def _ib_port_counters(failures: Counter[str]) -> layout.ib_port_cntrs_grp_data_l
     return counters
 
 
-REGISTERS: dict[int, AccessRegister] = {
+_OF_PORT: dict[int, AccessRegister[IbPort]] = {
     RegId.PCAP: AccessRegister(layout.pcap_reg, _pcap, _set_pcap),
     RegId.PMTU: AccessRegister(layout.pmtu_reg, _pmtu),
-    RegId.PTYS: AccessRegister(layout.ptys_reg, _ptys, _set_ptys),
     RegId.PVLC: AccessRegister(layout.pvlc_reg, _pvlc),
     RegId.PPCNT: AccessRegister(layout.ppcnt_reg, _ppcnt),
+}
+REGISTERS = {
+    **of_part(lambda hca: hca.ib, _OF_PORT),
+    RegId.PTYS: AccessRegister(layout.ptys_reg, _ptys, _set_ptys),
 }
 """Registers of a function with this link layer."""

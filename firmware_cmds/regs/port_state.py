@@ -38,6 +38,6 @@ def _set_paos(hca: Hca, reg: layout.paos_reg) -> None:
     _paos(hca, reg)
 
 
-REGISTERS: dict[int, AccessRegister] = {
+REGISTERS: dict[int, AccessRegister[Hca]] = {
     RegId.PAOS: AccessRegister(layout.paos_reg, _paos, _set_paos)
 }

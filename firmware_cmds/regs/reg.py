@@ -7,7 +7,7 @@ end-of-run summary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import OpenField, command
 from emu.device.cmdif.scope import addressed
@@ -65,7 +65,7 @@ def _write_node_description(hca: Hca, reg: layout.node_desc_reg) -> None:
         hca.wire.port_changed(hca)  # the subnet stores it as well
 
 
-REGISTERS: dict[int, AccessRegister] = {
+REGISTERS: dict[int, AccessRegister[Any]] = {
     RegId.HOST_ENDIANNESS: AccessRegister(layout.host_endianness_reg, write=_host_endianness),
     RegId.NODE_DESC: AccessRegister(
         layout.node_desc_reg, _read_node_description, _write_node_description
@@ -86,7 +86,7 @@ REGISTERS: dict[int, AccessRegister] = {
 _PORT_REGISTERS = {PortType.IB: ib_regs.REGISTERS, PortType.ETH: eth_regs.REGISTERS}
 
 
-def _find(port_type: PortType, register_id: int) -> AccessRegister | None:
+def _find(port_type: PortType, register_id: int) -> AccessRegister[Any] | None:
     """Return the register of a function with this port; None if there is none."""
     return REGISTERS.get(register_id) or _PORT_REGISTERS[port_type].get(register_id)
 
@@ -148,7 +148,7 @@ def access_register(
     if register.is_open:
         size = max(size, room)
     view = register.layout.view(bytearray(given).ljust(size, b"\0"))
-    access(addressed(hca, view, register.scope), view)
+    access(register.part(addressed(hca, view, register.scope)), view)
     at = layout.access_register_out.size
     size = min(size, room)
     out.buf[at : at + size] = view.buf[:size]

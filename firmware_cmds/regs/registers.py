@@ -4,8 +4,8 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from emu.device.cmdif.scope import resolvers
 from layouts.prm import Prm
@@ -13,32 +13,33 @@ from layouts.prm import Prm
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
+PartT = TypeVar("PartT")
 RegT = TypeVar("RegT", bound=Prm)
 
-Access = Callable[["Hca", RegT], None]
-"""Fills (read) or applies (write) a view of the register."""
+Access = Callable[[PartT, RegT], None]
+"""Fills (read) or applies (write) a view of the register of a function, or of a part of it."""
 
 
-class AccessRegister:
+class AccessRegister(Generic[PartT]):
     """Describes a register: its layout and its functions for reading and writing; None refuses the
     access.
     """
 
-    __slots__ = ("gate", "is_open", "is_shared", "layout", "read", "scope", "write")
+    __slots__ = ("gate", "is_open", "is_shared", "layout", "part", "read", "scope", "write")
 
     def __init__(
         self,
         layout: type[RegT],
-        read: Access[RegT] | None = None,
-        write: Access[RegT] | None = None,
+        read: Access[PartT, RegT] | None = None,
+        write: Access[PartT, RegT] | None = None,
         *,
         gate: str = "",
         is_open: bool = False,
         is_shared: bool = False,
     ) -> None:
         self.layout: type[Prm] = layout
-        self.read: Access[Any] | None = read
-        self.write: Access[Any] | None = write
+        self.read: Access[PartT, Any] | None = read
+        self.write: Access[PartT, Any] | None = write
         self.gate = gate
         """General capability without which the register does not exist."""
         self.is_open = is_open
@@ -49,3 +50,14 @@ class AccessRegister:
         """
         self.scope = resolvers(layout)
         """Functions that resolve the function whose register is accessed."""
+        self.part: Callable[[Hca], Any] = lambda hca: hca
+        """Returns what ``read`` and ``write`` get of that function; see :func:`of_part`."""
+
+
+def of_part(
+    part: Callable[[Hca], PartT], registers: Mapping[int, AccessRegister[PartT]]
+) -> Mapping[int, AccessRegister[Any]]:
+    """Have the registers access only a part of their function; return them."""
+    for register in registers.values():
+        register.part = part
+    return registers

@@ -194,7 +194,7 @@ def _deliver(hca: Hca, reg: layout.resource_dump, data: bytes) -> None:
     copy(views, (memoryview(data),))
 
 
-REGISTERS: dict[int, AccessRegister] = {
+REGISTERS: dict[int, AccessRegister[Hca]] = {
     RegId.RESOURCE_DUMP: AccessRegister(layout.resource_dump, _dump, _dump, gate="debug")
 }
 """Registers by number. Both methods of access are equal: the driver writes, mstflint reads."""

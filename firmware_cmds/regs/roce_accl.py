@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
-from firmware_cmds.regs.registers import AccessRegister
+from firmware_cmds.regs.registers import AccessRegister, of_part
 from layouts.enums import RegId, Status
 from layouts.regs.roce_accl import roce_accl_reg
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.port.eth.roce.link import RoceLink
 
 _NOT_MODELLED = (
     "roce_tx_window_field_select", "roce_slow_restart_field_select",
@@ -25,16 +25,16 @@ _NOT_MODELLED = (
 )  # fmt: skip
 
 
-def _roce_accl(hca: Hca, reg: roce_accl_reg) -> None:
+def _roce_accl(link: RoceLink, reg: roce_accl_reg) -> None:
     """Fill in the current settings; both fields of the model are reported as settable."""
-    recovery = hca.link.recovery
+    recovery = link.recovery
     reg.buf[:] = bytes(len(reg.buf))
     reg.roce_adp_retrans_field_select = reg.selective_repeat_forced_en_field_select = 1
     reg.roce_adp_retrans_en = recovery.adaptive_retransmission
     reg.selective_repeat_forced_en = recovery.selective_repeat
 
 
-def _set_roce_accl(hca: Hca, reg: roce_accl_reg) -> None:
+def _set_roce_accl(link: RoceLink, reg: roce_accl_reg) -> None:
     """Set the selected fields: adaptive retransmission, selective repeat.
 
     Refuse another selected field with BAD_PARAM_ERR; nothing is then changed.
@@ -42,7 +42,6 @@ def _set_roce_accl(hca: Hca, reg: roce_accl_reg) -> None:
     for name in _NOT_MODELLED:
         if getattr(reg, name):
             raise CmdError(Status.BAD_PARAM_ERR, "field of ROCE_ACCL is not supported", name)
-    link = hca.roce
     if reg.roce_adp_retrans_field_select:
         link.recovery = replace(
             link.recovery, adaptive_retransmission=bool(reg.roce_adp_retrans_en)
@@ -51,10 +50,11 @@ def _set_roce_accl(hca: Hca, reg: roce_accl_reg) -> None:
         link.recovery = replace(
             link.recovery, selective_repeat=bool(reg.selective_repeat_forced_en)
         )
-    _roce_accl(hca, reg)
+    _roce_accl(link, reg)
 
 
-REGISTERS: dict[int, AccessRegister] = {
+_REGISTERS: dict[int, AccessRegister[RoceLink]] = {
     RegId.ROCE_ACCL: AccessRegister(roce_accl_reg, _roce_accl, _set_roce_accl, gate="roce_accl"),
 }
+REGISTERS = of_part(lambda hca: hca.roce, _REGISTERS)
 """Registers of an Ethernet function with RoCE."""
