@@ -222,16 +222,6 @@ class ConfigSpace:
         return self.in_d0 and bool(self._bank["header"]["command"] & 1 << 2)
 
     @property
-    def msix_enabled(self) -> bool:
-        """MSI-X Enable."""
-        return bool(self._bank["msix"]["control"] & 1 << 15)
-
-    @property
-    def msix_function_masked(self) -> bool:
-        """Function Mask: whether every vector is masked."""
-        return bool(self._bank["msix"]["control"] & 1 << 14)
-
-    @property
     def in_d0(self) -> bool:
         """Whether the function is in power state D0."""
         return self.power_state == D0

@@ -114,15 +114,13 @@ def test_settings_of_a_vfs_link_are_its_pfs():
 
 def test_msix(bus):
     at = bus.capabilities()[MSIX]
-    assert bus.get(at + 2, 2) == 63
+    assert bus.get(at + 2, 2) == 63, "neither enabled nor masked"
     assert bus.get(at + 4, 4) == 0x2000
     assert bus.get(at + 8, 4) == 0x3000
-    assert (bus.space.msix_enabled, bus.space.msix_function_masked) == (False, False)
     bus.put(at + 2, 2, 0xFFFF)
     assert bus.get(at + 2, 2) == 0xC03F
-    assert (bus.space.msix_enabled, bus.space.msix_function_masked) == (True, True)
     bus.put(at + 3, 1, 0x80)
-    assert (bus.space.msix_enabled, bus.space.msix_function_masked) == (True, False)
+    assert bus.get(at + 2, 2) == 0x803F
 
 
 def test_command_enables(bus):
