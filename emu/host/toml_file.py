@@ -96,10 +96,6 @@ class TomlFile(Generic[M]):
         """Return the file and the line of a place, for messages."""
         return f"{self.path}:{self.line(place)}"
 
-    def error_at(self, place: Place, why: object) -> UserError:
-        """Return, not raise, the error for a mistake at a place, with the file and its line."""
-        return self.errors_at([(place, why)])
-
     def errors_at(self, mistakes: Sequence[tuple[Place, object]]) -> UserError:
         """Return, not raise, one error for several mistakes, sorted by line; 20 are listed."""
         lines = sorted(((self.line(place), why) for place, why in mistakes), key=lambda one: one[0])
