@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from helpers import log_lines
 
 from emu.driver.verbs.parts import Parts
 from emu.server.service.log_lines import MAX_LINES, filtered
@@ -13,23 +14,10 @@ pytestmark = pytest.mark.hostile
 TIMES = 500
 
 
-class Lines(logging.Handler):
-    """Keeps what is written."""
-
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.lines = []
-
-    def emit(self, record):
-        self.lines.append(self.format(record))
-
-
 @pytest.fixture
 def written():
-    handler = Lines()
-    logging.getLogger().addHandler(handler)
-    yield handler.lines
-    logging.getLogger().removeHandler(handler)
+    with log_lines.written(logging.WARNING) as handler:
+        yield handler.lines
 
 
 def ring(driver, offset, data):

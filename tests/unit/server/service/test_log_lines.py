@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
+from helpers import log_lines
 
 from emu.cli.commands.functions.serve import serve
 from emu.device.function.function import Function
@@ -21,23 +22,10 @@ from firmware_cmds import TABLE
 log = logging.getLogger("a.device")
 
 
-class Lines(logging.Handler):
-    """Keeps what is written."""
-
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def emit(self, record):
-        self.lines.append(self.format(record))
-
-
 @pytest.fixture
 def handler():
-    handler = Lines()
-    logging.getLogger().addHandler(handler)
-    yield handler
-    logging.getLogger().removeHandler(handler)
+    with log_lines.written() as handler:
+        yield handler
 
 
 @pytest.fixture
