@@ -25,14 +25,16 @@ from emu.device.engine.rc.responder import (
 )
 from emu.device.engine.rc.validation import MSG_OPS, is_possible, op_seq_error, packets_of
 from emu.device.engine.wqe.atomic import ATOMIC_BYTES
+from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import Outcome, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.receive_request import ReceiveRequest
-from emu.device.port.packet import Packet, precedes
+from emu.device.port.packet import OPS, Packet, precedes
 from emu.device.port.train import Train
 from layouts.enums import CqeSyndrome, QpType
-from layouts.wire.bth import MSN_MASK, PSN_MASK, PacketKind
+from layouts.wire.bth import MSN_MASK, PSN_MASK, PacketKind, Service
+from layouts.wire.packet_ops import PACKET_OPS
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -140,6 +142,24 @@ class PacketExecution:
             self._responses.msn = (self._responses.msn + 1) & MSN_MASK
         elif op.is_first:
             track_at_srq(hca.srqs, qp, message)
+        qp.epsn = (packet.psn + 1) & PSN_MASK
+        if packet.ack_request and qp.st is not _UC:
+            self._responses.acknowledge(packet.psn)
+        return None
+
+    def whole_write(self, packet: Packet) -> Outcome | None:
+        """Execute a WRITE of one packet, without immediate data, as ``placing`` does.
+
+        Most WRITEs are short: no message has to be kept for further packets.
+        """
+        hca, qp = self._hca, self._qp
+        message = _message_of(packet)
+        target = begin_rdma(hca, qp, message)
+        if isinstance(target, Outcome):
+            is_scattered = isinstance(target, TooFragmented)
+            return refuse_packet(hca, qp, message, target) if is_scattered else target
+        copy(target, (packet.payload,))
+        self._responses.msn = (self._responses.msn + 1) & MSN_MASK
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not _UC:
             self._responses.acknowledge(packet.psn)
@@ -315,6 +335,9 @@ class PacketExecution:
                 return
 
 
+_Executor = Callable[[PacketExecution, Packet], Outcome | None]
+
+
 def _message_of(packet: Packet) -> Message:
     """Return the message that a packet starts; ``length`` is 0 for a SEND until its last packet."""
     kind = packet.op.kind
@@ -342,7 +365,7 @@ def _take_operands(message: Message, packet: Packet) -> None:
         message.compare = packet.compare
 
 
-EXECUTE: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], Outcome | None]]] = {
+_EXECUTE: Final[Mapping[PacketKind, _Executor]] = {
     PacketKind.SEND: PacketExecution.placing,
     PacketKind.WRITE: PacketExecution.placing,
     PacketKind.READ: PacketExecution.read,
@@ -351,6 +374,16 @@ EXECUTE: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], Outcome |
     PacketKind.MASKED_COMPARE_SWAP: PacketExecution.atomic,
     PacketKind.MASKED_FETCH_ADD: PacketExecution.atomic,
 }
+_WHOLE_WRITES: Final = frozenset(
+    OPS[service, _WRITES, True, True, None].code
+    for service in (Service.RC, Service.UC, Service.XRC)
+)
+EXECUTE: Final[Mapping[int, _Executor]] = {
+    code: PacketExecution.whole_write if code in _WHOLE_WRITES else _EXECUTE[op.kind]
+    for code, op in PACKET_OPS.items()
+    if op.kind in _EXECUTE
+}
+"""What executes a request packet, by its opcode."""
 
 REPEAT: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], None]]] = {
     PacketKind.SEND: PacketExecution.duplicate_placing,

@@ -119,6 +119,11 @@ class PacketRequester:
                     return False
                 if window.next == qp.psn:  # the request has no packets
                     continue
+            request = window.current
+            if request is not None and request.payload and window.flying < WINDOW_PACKETS:
+                self._send_packet(request, is_final=True)  # most requests: the only packet
+                budget -= 1
+                continue
             done = self._send(budget)
             if not done:
                 return False

@@ -218,7 +218,7 @@ class PacketResponder:
                 outcome: Outcome | None = invalid_request(hca, qp, check, why)
                 break
         else:
-            outcome = EXECUTE[packet.op.kind](execution, packet)
+            outcome = EXECUTE[packet.op.code](execution, packet)
         if outcome is None:
             self._has_naked = self._is_not_ready = False
         elif (held := _ANSWERS[type(outcome)](self, packet, outcome)) is not None:
@@ -389,7 +389,7 @@ class PacketResponder:
         if why:
             outcome: Outcome | None = invalid_request(hca, qp, RxCheck.LENGTH, why)
         else:
-            outcome = EXECUTE[packet.op.kind](execution, packet)
+            outcome = EXECUTE[packet.op.code](execution, packet)
         return None if outcome is None else _ANSWERS[type(outcome)](self, packet, outcome)
 
 
