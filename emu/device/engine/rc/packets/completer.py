@@ -21,7 +21,7 @@ from emu.device.engine.wqe.messages import memory_of
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.objects.queues.outcome import SYNDROMES, NakCode
-from emu.device.port.packet import Packet
+from emu.device.port.packet import Packet, precedes
 from emu.device.port.train import Train
 from emu.device.rounds.budget import RX_BUDGET
 from layouts.enums import CqeSyndrome, QpState, QpType
@@ -269,7 +269,7 @@ class PacketCompleter:
         queue pair in RTS that may have more to send is scheduled.
         """
         qp, window = self._qp, self.window
-        if una - window.una & PSN_MASK > window.next - window.una & PSN_MASK:
+        if window.next != window.sent and precedes(window.next, una):  # sent again needlessly
             window.next, window.current = una, None
         window.una = una
         was_retrying, self._is_retrying = self._is_retrying, False

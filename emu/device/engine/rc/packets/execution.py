@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _UC: Final = QpType.UC
 _SEND: Final = MsgOp.SEND
+_WRITE: Final = MsgOp.WRITE
 _FETCH_ADD: Final = MsgOp.FETCH_ADD
 _SENDS: Final = PacketKind.SEND
 _WRITES: Final = PacketKind.WRITE
@@ -153,7 +154,9 @@ class PacketExecution:
         Most WRITEs are short: no message has to be kept for further packets.
         """
         hca, qp = self._hca, self._qp
-        message = _message_of(packet)
+        message = Message()
+        message.op, message.va, message.rkey = _WRITE, packet.va, packet.rkey
+        message.length, message.srqn = packet.length, packet.srqn
         target = begin_rdma(hca, qp, message)
         if isinstance(target, Outcome):
             is_scattered = isinstance(target, TooFragmented)

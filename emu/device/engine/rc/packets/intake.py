@@ -118,7 +118,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
         return
     hca.budget.steps += STEPS_PER_PACKET
     link.count_received(1, length)
-    qp, kind = hca.qps.get(packet.qpn), packet.op.kind
+    qp = hca.qps.get(packet.qpn)
     connection = None if qp is None else qp.connection
     headers = packet.op.service, packet.slid, packet.pkey, packet.grh, link.attributes
     if (
@@ -128,30 +128,45 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
         or qp.state not in RECEIVING
         or qp.path_state is not _MIGRATED
     ):
-        why = objection(link, qp, packet)
-        if qp is not None and qp.path_state is not _MIGRATED:
-            why = refusal_on_migration(hca, qp, packet, why)
-        if why or qp is None:
-            _drop(link, packet, why)
+        connection = _examine(hca, qp, packet, headers)
+        if connection is None:
             return
-        if isinstance(connection, PacketConnection) and qp.path_state is _MIGRATED:
-            connection.accepted = headers
-    congestion = link.congestion
-    if congestion is not None:
-        if kind is _CNP:
-            _obey(hca, qp, congestion)
-            return
-        if packet.is_marked:
-            _answer_mark(hca, qp, congestion)
-    if not isinstance(connection, PacketConnection):
-        connection = connection_of(hca, qp)
-    if kind in RESPONSES:
+        qp = connection.qp
+    if packet.op.kind in RESPONSES:
         if qp.state is _RTS:
             connection.completer.take(packet)
     else:
         if qp.state is _RTR:
             establish(hca.events, qp)
         connection.responder.request(packet)
+
+
+def _examine(
+    hca: Hca, qp: Qp | None, packet: Packet, headers: tuple[object, ...]
+) -> PacketConnection | None:
+    """Return the connection of a packet whose headers pass their checks, else None.
+
+    CNPs and ECN marks act on the rate; a CNP ends here. The packets with equal ``headers`` that
+    follow are not examined, unless each of them has to be.
+    """
+    link = hca.link
+    why = objection(link, qp, packet)
+    if qp is not None and qp.path_state is not _MIGRATED:
+        why = refusal_on_migration(hca, qp, packet, why)
+    if why or qp is None:
+        _drop(link, packet, why)
+        return None
+    congestion = link.congestion
+    if congestion is not None:
+        if packet.op.kind is _CNP:
+            _obey(hca, qp, congestion)
+            return None
+        if packet.is_marked:
+            _answer_mark(hca, qp, congestion)
+            return connection_of(hca, qp)
+    connection = connection_of(hca, qp)
+    connection.accepted = headers
+    return connection
 
 
 def _drop(link: Link, packet: Packet, why: str) -> None:

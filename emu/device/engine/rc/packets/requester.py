@@ -18,10 +18,12 @@ from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc.packets.completer import PacketCompleter
 from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
 from emu.device.engine.rc.validation import packets_of
+from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
+from emu.device.port.packet import Packet
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL, TRAIN_WORK
@@ -121,7 +123,7 @@ class PacketRequester:
                     continue
             request = window.current
             if request is not None and request.payload and window.flying < WINDOW_PACKETS:
-                self._send_packet(request, is_final=True)  # most requests: the only packet
+                self._send_only(request)  # most requests
                 budget -= 1
                 continue
             done = self._send(budget)
@@ -278,6 +280,17 @@ class PacketRequester:
 
     # -- from the window to the wire
 
+    def _send_only(self, request: WindowRequest) -> None:
+        """Send the only packet of a request that this poll has parsed, with its payload."""
+        window, payload = self._window, request.payload
+        request.payload = ()
+        packet = request.packet(self._qp, request.first, True, True)
+        window.next = window.sent = request.end
+        window.flying += 1
+        request.flying = 1
+        packet.ack_request = True
+        self._put(packet, payload, request.length)
+
     def _send(self, budget: int) -> int:
         """Send packets of the request at ``next``; return their cost in the poll's budget.
 
@@ -346,9 +359,8 @@ class PacketRequester:
         ``is_final`` requests an ACK: the packet is the last of this poll. On UC the packet counts
         as acknowledged at once. Raises AccessError before anything is sent.
         """
-        connection, window, qp = self._connection, self._window, self._qp
-        psn = window.next
-        packet, payload, size = request.placing(connection.hca, qp, psn)
+        window, psn = self._window, self._window.next
+        packet, payload, size = request.placing(self._connection.hca, self._qp, psn)
         window.next = following = (psn + 1) & PSN_MASK
         if psn == window.sent:  # not sent before
             window.sent = following
@@ -356,11 +368,19 @@ class PacketRequester:
         request.flying += 1
         if following == request.end or is_final or psn % ACK_EVERY == 0:
             packet.ack_request = True
-        connection.send(packet, payload, size)
+        self._put(packet, payload, size)
+
+    def _put(self, packet: Packet, payload: Views, size: int) -> None:
+        """Put a packet of a SEND or a WRITE on the wire, and charge it to the queue group's rate.
+
+        On UC the packet counts as acknowledged at once.
+        """
+        qp = self._qp
+        self._connection.send(packet, payload, size)
         if qp.pace is not None:
-            qp.pace.sent(size + qp.header_bytes, connection.hca.clock.now_ns())
+            qp.pace.sent(size + qp.header_bytes, self._connection.hca.clock.now_ns())
         if qp.st is _UC:
-            self._completer.advance(following)
+            self._completer.advance(self._window.next)
 
     def _send_train(self, carry: CarryTrain, request: WindowRequest, limit: int) -> int:
         """Send packets from ``next`` on as a train; return their number, 0 if ``next`` goes alone.

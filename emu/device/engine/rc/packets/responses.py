@@ -177,8 +177,12 @@ class ResponseQueue:
         if response.message is not None:
             return self._send_data(response, response.message)
         self.queue.popleft()
-        packet = self._packet(response.kind, response, True, True)
-        packet.syndrome, packet.original = response.syndrome, response.value
+        qp = self._qp
+        op = OPS[qp.service, response.kind, True, True, None]
+        packet = Packet(op, qp.remote_qpn, response.psn)
+        packet.msn, packet.syndrome = response.msn, response.syndrome
+        if response.kind is _ATOMIC_ACKNOWLEDGE:
+            packet.original = response.value
         self._connection.send(packet)
         return 1
 
@@ -206,8 +210,9 @@ class ResponseQueue:
             return 1
         if left == 1:
             self._drop_read()
-        packet = self._packet(_READ_RESPONSE, response, not offset, left == 1)
-        packet.syndrome = _ACK_UNLIMITED
+        op = OPS[qp.service, _READ_RESPONSE, not offset, left == 1, None]
+        packet = Packet(op, qp.remote_qpn, response.psn)
+        packet.msn, packet.syndrome = response.msn, _ACK_UNLIMITED
         if carry is None:
             response.psn = (response.psn + 1) & PSN_MASK
             self._connection.send(packet, data, size)
@@ -250,13 +255,3 @@ class ResponseQueue:
         """Drop all responses."""
         self.queue.clear()
         self.reading = 0
-
-    def _packet(
-        self, kind: PacketKind, response: Response, is_first: bool, is_last: bool
-    ) -> Packet:
-        """Return a packet of this kind to the peer, with the response's PSN and MSN."""
-        qp = self._qp
-        op = OPS[qp.service, kind, is_first, is_last, None]
-        packet = Packet(op, qp.remote_qpn, response.psn)
-        packet.msn = response.msn
-        return packet

@@ -64,6 +64,29 @@ class WindowRequest:
         """Return the offset in bytes of a packet's data in those of the request."""
         return (psn - self.first & PSN_MASK) * qp.mtu_bytes
 
+    def packet(self, qp: Qp, psn: int, is_first: bool, is_last: bool) -> Packet:
+        """Return a packet with its header fields; immediate data only in the last one."""
+        message = self.message
+        assert message is not None
+        ending: type[Prm] | None = None
+        if is_last:
+            if message.immediate is not None:
+                ending = bth.imm_dt
+            elif message.inv_rkey is not None:
+                ending = bth.ieth
+        op = OPS[qp.service, KINDS[message.op], is_first, is_last, ending]
+        packet = Packet(op, qp.remote_qpn, psn)
+        if is_first:
+            packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
+        if is_last:
+            if ending is not None:
+                packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
+            if message.solicited:
+                packet.solicited = True
+        if message.srqn:
+            packet.srqn = message.srqn
+        return packet
+
     def placing(self, hca: Hca, qp: Qp, psn: int, count: int = 1) -> tuple[Packet, Views, int]:
         """Return a packet of a SEND or a WRITE, its payload and the payload's length.
 
@@ -82,14 +105,14 @@ class WindowRequest:
             size = min(size - offset, mtu * count)
             payload = memory_of(hca, qp, self.wqe, message, LOCAL_READ, offset, size)
         is_last = (psn + count) & PSN_MASK == self.end
-        return _packet(qp, message, psn, is_first, is_last), payload, size
+        return self.packet(qp, psn, is_first, is_last), payload, size
 
     def asking_for_data(self, qp: Qp, psn: int) -> Packet:
         """Return a READ of the response ``psn`` and all after it, or an atomic; it is not sent."""
         message = self.message
         assert message is not None
         offset = self.offset_of(qp, psn)
-        packet = _packet(qp, message, psn, True, True)
+        packet = self.packet(qp, psn, True, True)
         packet.va, packet.length = message.va + offset, message.length - offset
         packet.swap_add, packet.compare = message.swap_add, message.compare
         packet.swap_add_mask, packet.compare_mask = message.swap_add_mask, message.compare_mask
@@ -197,25 +220,3 @@ class SendWindow:
                 return una + start & PSN_MASK
             start = request.end - una & PSN_MASK
         return psn
-
-
-def _packet(qp: Qp, message: Message, psn: int, is_first: bool, is_last: bool) -> Packet:
-    """Return a packet of a message with its header fields; immediate data only in the last one."""
-    ending: type[Prm] | None = None
-    if is_last:
-        if message.immediate is not None:
-            ending = bth.imm_dt
-        elif message.inv_rkey is not None:
-            ending = bth.ieth
-    op = OPS[qp.service, KINDS[message.op], is_first, is_last, ending]
-    packet = Packet(op, qp.remote_qpn, psn)
-    if is_first:
-        packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
-    if is_last:
-        if ending is not None:
-            packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
-        if message.solicited:
-            packet.solicited = True
-    if message.srqn:
-        packet.srqn = message.srqn
-    return packet
