@@ -92,6 +92,11 @@ def _busy_ticks() -> int:
     return sum(int(ticks) for column, ticks in enumerate(work) if column not in _IDLE)
 
 
+def own_seconds() -> float:
+    """Return the processor time of our process and all its descendants, including ended ones."""
+    return _own_ticks() / _TICKS
+
+
 def _own_ticks() -> int:
     """Return the ticks of our process and all its descendants, including ended ones."""
     return sum(_ticks(stat) for stat in _family().values())
