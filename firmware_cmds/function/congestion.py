@@ -63,7 +63,7 @@ def _point(congestion: Congestion, protocol: CongProtocol) -> ReactionPoint | No
     return congestion.rp if protocol is CongProtocol.R_ROCE_ECN_RP else congestion.np
 
 
-@command(Op.QUERY_CONG_PARAMS, layout.query_cong_params_in, layout.query_cong_params_out)
+@command(Op.QUERY_CONG_PARAMS)
 def query_cong_params(
     hca: Hca, cmd: layout.query_cong_params_in, out: layout.query_cong_params_out
 ) -> None:
@@ -77,12 +77,7 @@ def query_cong_params(
     out.congestion_parameters = bytes(_LAYOUTS[protocol].new(**values).buf)
 
 
-@command(
-    Op.MODIFY_CONG_PARAMS,
-    layout.modify_cong_params_in,
-    layout.modify_cong_params_out,
-    privileged=True,
-)
+@command(Op.MODIFY_CONG_PARAMS, privileged=True)
 def modify_cong_params(
     hca: Hca, cmd: layout.modify_cong_params_in, out: layout.modify_cong_params_out
 ) -> None:
@@ -123,7 +118,7 @@ def _enabled_by_priority(
     return congestion, congestion.rp_enabled if is_rp else congestion.np_enabled
 
 
-@command(Op.QUERY_CONG_STATUS, layout.query_cong_status_in, layout.query_cong_status_out)
+@command(Op.QUERY_CONG_STATUS)
 def query_cong_status(
     hca: Hca, cmd: layout.query_cong_status_in, out: layout.query_cong_status_out
 ) -> None:
@@ -136,12 +131,7 @@ def query_cong_status(
     out.enable = statuses[cmd.priority]
 
 
-@command(
-    Op.MODIFY_CONG_STATUS,
-    layout.modify_cong_status_in,
-    layout.modify_cong_status_out,
-    privileged=True,
-)
+@command(Op.MODIFY_CONG_STATUS, privileged=True)
 def modify_cong_status(
     hca: Hca, cmd: layout.modify_cong_status_in, out: layout.modify_cong_status_out
 ) -> None:
@@ -154,9 +144,7 @@ def modify_cong_status(
     congestion.enable(statuses, cmd.priority, enabled=bool(cmd.enable))
 
 
-@command(
-    Op.QUERY_CONG_STATISTICS, layout.query_cong_statistics_in, layout.query_cong_statistics_out
-)
+@command(Op.QUERY_CONG_STATISTICS)
 def query_cong_statistics(
     hca: Hca, cmd: layout.query_cong_statistics_in, out: layout.query_cong_statistics_out
 ) -> None:

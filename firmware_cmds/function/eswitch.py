@@ -47,12 +47,7 @@ def _vport(hca: Hca, cmd: VportIn) -> EswVport:
     return eswitch_of(hca).vport(number)
 
 
-@command(
-    Op.QUERY_ESW_VPORT_CONTEXT,
-    layout.query_esw_vport_context_in,
-    layout.query_esw_vport_context_out,
-    of_vports=True,
-)
+@command(Op.QUERY_ESW_VPORT_CONTEXT, of_vports=True)
 def query_esw_vport_context(
     hca: Hca, cmd: layout.query_esw_vport_context_in, out: layout.query_esw_vport_context_out
 ) -> None:
@@ -70,13 +65,7 @@ def query_esw_vport_context(
         context.sw_steering_vport_icm_address_tx = vport_address(IcmKind.VPORT_TX, port, number)
 
 
-@command(
-    Op.MODIFY_ESW_VPORT_CONTEXT,
-    layout.modify_esw_vport_context_in,
-    layout.modify_esw_vport_context_out,
-    privileged=True,
-    of_vports=True,
-)
+@command(Op.MODIFY_ESW_VPORT_CONTEXT, privileged=True, of_vports=True)
 def modify_esw_vport_context(
     hca: Hca, cmd: layout.modify_esw_vport_context_in, out: layout.modify_esw_vport_context_out
 ) -> None:
@@ -98,11 +87,7 @@ def modify_esw_vport_context(
         vport.reg_c_id = context.fdb_to_vport_reg_c_id
 
 
-@command(
-    Op.QUERY_ESW_FUNCTIONS,
-    layout.query_esw_functions_in,
-    layout.query_esw_functions_out,
-)
+@command(Op.QUERY_ESW_FUNCTIONS)
 def query_esw_functions(
     hca: Hca, cmd: layout.query_esw_functions_in, out: layout.query_esw_functions_out
 ) -> None:
@@ -127,12 +112,7 @@ def _index(tables: ObjectTables, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch,
     return eswitch, index
 
 
-@command(
-    Op.SET_L2_TABLE_ENTRY,
-    l2_table.set_l2_table_entry_in,
-    l2_table.set_l2_table_entry_out,
-    privileged=True,
-)
+@command(Op.SET_L2_TABLE_ENTRY, privileged=True)
 def set_l2_table_entry(
     tables: ObjectTables, cmd: l2_table.set_l2_table_entry_in, out: l2_table.set_l2_table_entry_out
 ) -> None:
@@ -158,12 +138,7 @@ def _entry(tables: ObjectTables, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch,
     return eswitch, index, entry
 
 
-@command(
-    Op.QUERY_L2_TABLE_ENTRY,
-    l2_table.query_l2_table_entry_in,
-    l2_table.query_l2_table_entry_out,
-    privileged=True,
-)
+@command(Op.QUERY_L2_TABLE_ENTRY, privileged=True)
 def query_l2_table_entry(
     tables: ObjectTables,
     cmd: l2_table.query_l2_table_entry_in,
@@ -180,12 +155,7 @@ def query_l2_table_entry(
         out.vlan_valid, out.vlan = 1, entry.vlan
 
 
-@command(
-    Op.DELETE_L2_TABLE_ENTRY,
-    l2_table.delete_l2_table_entry_in,
-    l2_table.delete_l2_table_entry_out,
-    privileged=True,
-)
+@command(Op.DELETE_L2_TABLE_ENTRY, privileged=True)
 def delete_l2_table_entry(
     tables: ObjectTables,
     cmd: l2_table.delete_l2_table_entry_in,

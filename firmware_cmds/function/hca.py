@@ -25,14 +25,7 @@ SUPPORTED_ISSI = 0b11
 MELLANOX_OUI = 0x0002C9
 
 
-@command(
-    Op.ENABLE_HCA,
-    layout.enable_hca_in,
-    layout.enable_hca_out,
-    needs=HcaState.DISABLED,
-    privileged=True,
-    of_others=True,
-)
+@command(Op.ENABLE_HCA, needs=HcaState.DISABLED, privileged=True, of_others=True)
 def enable_hca(hca: Hca, cmd: layout.enable_hca_in, out: layout.enable_hca_out) -> None:
     """Enable the function; a crash kernel's command also resets what the old kernel left running.
 
@@ -76,14 +69,7 @@ def _enable_virtual(hca: Hca) -> None:
         page_request.request(hca, pages.wanted - len(pages))
 
 
-@command(
-    Op.DISABLE_HCA,
-    layout.disable_hca_in,
-    layout.disable_hca_out,
-    needs=HcaState.DISABLED,
-    privileged=True,
-    of_others=True,
-)
+@command(Op.DISABLE_HCA, needs=HcaState.DISABLED, privileged=True, of_others=True)
 def disable_hca(hca: Hca, cmd: layout.disable_hca_in, out: layout.disable_hca_out) -> None:
     """Disable the function; refused while the HCA is initialized.
 
@@ -108,14 +94,7 @@ def disable_hca(hca: Hca, cmd: layout.disable_hca_in, out: layout.disable_hca_ou
         vhca_state.driver_ended(one, hca.managed_by)
 
 
-@command(
-    Op.INIT_HCA,
-    layout.init_hca_in,
-    layout.init_hca_out,
-    needs=HcaState.ENABLED,
-    newer="sw_owner_id",
-    privileged=True,
-)
+@command(Op.INIT_HCA, needs=HcaState.ENABLED, newer="sw_owner_id", privileged=True)
 def init_hca(hca: Hca, cmd: layout.init_hca_in, out: layout.init_hca_out) -> None:
     """Allow objects to be created; their limits are the capabilities that the driver has set.
 
@@ -129,7 +108,7 @@ def init_hca(hca: Hca, cmd: layout.init_hca_in, out: layout.init_hca_out) -> Non
         lifecycle.set_admin(hca, up=True)
 
 
-@command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out, privileged=True)
+@command(Op.TEARDOWN_HCA, privileged=True)
 def teardown_hca(hca: Hca, cmd: layout.teardown_hca_in, out: layout.teardown_hca_out) -> None:
     """Undo INIT_HCA: gracefully when the driver has destroyed its objects, or by force.
 
@@ -147,16 +126,14 @@ def teardown_hca(hca: Hca, cmd: layout.teardown_hca_in, out: layout.teardown_hca
         raise CmdError(Status.BAD_PARAM_ERR, "unknown teardown profile", f"{cmd.profile}")
 
 
-@command(Op.QUERY_ISSI, layout.query_issi_in, layout.query_issi_out, needs=HcaState.ENABLED)
+@command(Op.QUERY_ISSI, needs=HcaState.ENABLED)
 def query_issi(hca: Hca, cmd: layout.query_issi_in, out: layout.query_issi_out) -> None:
     """Return the interface step sequence ids: those supported and the current one."""
     out.current_issi = hca.driver.issi
     out.supported_issi_dw0 = SUPPORTED_ISSI
 
 
-@command(
-    Op.SET_ISSI, layout.set_issi_in, layout.set_issi_out, needs=HcaState.ENABLED, privileged=True
-)
+@command(Op.SET_ISSI, needs=HcaState.ENABLED, privileged=True)
 def set_issi(hca: Hca, cmd: layout.set_issi_in, out: layout.set_issi_out) -> None:
     """Choose the interface step; 1 enables RMP and XRC SRQ commands.
 
@@ -178,12 +155,7 @@ def _current(tables: ObjectTables, cmd: caps.set_hca_cap_in) -> bytes | None:
 
 
 @command(
-    Op.QUERY_HCA_CAP,
-    caps.query_hca_cap_in,
-    caps.query_hca_cap_out,
-    needs=HcaState.ENABLED,
-    opened=OpenField("capability", _group),
-    of_others=True,
+    Op.QUERY_HCA_CAP, needs=HcaState.ENABLED, opened=OpenField("capability", _group), of_others=True
 )
 def query_hca_cap(hca: Hca, cmd: caps.query_hca_cap_in, out: caps.query_hca_cap_out) -> None:
     """Return a group of capabilities, or the head of its page; op_mod is ``group << 1 | mode``.
@@ -199,8 +171,6 @@ def query_hca_cap(hca: Hca, cmd: caps.query_hca_cap_in, out: caps.query_hca_cap_
 
 @command(
     Op.SET_HCA_CAP,
-    caps.set_hca_cap_in,
-    caps.set_hca_cap_out,
     needs=HcaState.ENABLED,
     opened=OpenField("capability", _group, _current),
     privileged=True,
@@ -223,7 +193,7 @@ def set_hca_cap(hca: Hca, cmd: caps.set_hca_cap_in, out: caps.set_hca_cap_out) -
         hca.caps.set(group, page)
 
 
-@command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)
+@command(Op.QUERY_ADAPTER)
 def query_adapter(
     tables: ObjectTables, cmd: layout.query_adapter_in, out: layout.query_adapter_out
 ) -> None:
@@ -236,12 +206,7 @@ def query_adapter(
     block.vsd_contd_psid = tables.model.psid.encode().ljust(16, b"\0")
 
 
-@command(
-    Op.SET_DRIVER_VERSION,
-    layout.set_driver_version_in,
-    layout.set_driver_version_out,
-    privileged=True,
-)
+@command(Op.SET_DRIVER_VERSION, privileged=True)
 def set_driver_version(
     hca: Hca, cmd: layout.set_driver_version_in, out: layout.set_driver_version_out
 ) -> None:

@@ -92,7 +92,7 @@ def _active(caps: Caps, ports: int, ctx: layout.lagc) -> int:
     return active
 
 
-@command(Op.CREATE_LAG, layout.create_lag_in, layout.create_lag_out, privileged=True)
+@command(Op.CREATE_LAG, privileged=True)
 def create_lag(hca: Hca, cmd: layout.create_lag_in, out: layout.create_lag_out) -> None:
     """Join the ports when the drivers of both have initialized their functions.
 
@@ -121,7 +121,7 @@ def create_lag(hca: Hca, cmd: layout.create_lag_in, out: layout.create_lag_out) 
     board.lag = Lag(remap, is_native or has_tables, is_native, mode, active)
 
 
-@command(Op.MODIFY_LAG, layout.modify_lag_in, layout.modify_lag_out, privileged=True)
+@command(Op.MODIFY_LAG, privileged=True)
 def modify_lag(hca: Hca, cmd: layout.modify_lag_in, out: layout.modify_lag_out) -> None:
     """Change the port by which each affinity's packets leave; queue pairs are unchanged.
 
@@ -141,7 +141,7 @@ def modify_lag(hca: Hca, cmd: layout.modify_lag_in, out: layout.modify_lag_out) 
     lag.remap = _remap(ports, cmd.ctx)
 
 
-@command(Op.QUERY_LAG, layout.query_lag_in, layout.query_lag_out)
+@command(Op.QUERY_LAG)
 def query_lag(hca: Hca, cmd: layout.query_lag_in, out: layout.query_lag_out) -> None:
     """Return whether there is a LAG, and the port by which each affinity's packets leave.
 
@@ -157,7 +157,7 @@ def query_lag(hca: Hca, cmd: layout.query_lag_in, out: layout.query_lag_out) -> 
     out.ctx.tx_remap_affinity_1, out.ctx.tx_remap_affinity_2 = lag.remap
 
 
-@command(Op.DESTROY_LAG, layout.destroy_lag_in, layout.destroy_lag_out, privileged=True)
+@command(Op.DESTROY_LAG, privileged=True)
 def destroy_lag(hca: Hca, cmd: layout.destroy_lag_in, out: layout.destroy_lag_out) -> None:
     """Separate the ports again; refused while the vPorts are joined.
 
@@ -169,9 +169,7 @@ def destroy_lag(hca: Hca, cmd: layout.destroy_lag_in, out: layout.destroy_lag_ou
     hca.adapter.board.lag = None
 
 
-@command(
-    Op.CREATE_VPORT_LAG, layout.create_vport_lag_in, layout.create_vport_lag_out, privileged=True
-)
+@command(Op.CREATE_VPORT_LAG, privileged=True)
 def create_vport_lag(
     hca: Hca, cmd: layout.create_vport_lag_in, out: layout.create_vport_lag_out
 ) -> None:
@@ -186,10 +184,7 @@ def create_vport_lag(
     lag.has_vports = True
 
 
-@command(
-    Op.DESTROY_VPORT_LAG, layout.destroy_vport_lag_in, layout.destroy_vport_lag_out,
-    privileged=True,
-)  # fmt: skip
+@command(Op.DESTROY_VPORT_LAG, privileged=True)
 def destroy_vport_lag(
     hca: Hca, cmd: layout.destroy_vport_lag_in, out: layout.destroy_vport_lag_out
 ) -> None:

@@ -24,7 +24,7 @@ _IGNORE_MKEY: Final = 1
 """Bit of op_mod (hw/mad.c:mlx5_MAD_IFC)."""
 
 
-@command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
+@command(Op.MAD_IFC, privileged=True)
 def mad_ifc(hca: Hca, cmd: layout.mad_ifc_in, out: layout.mad_ifc_out) -> None:
     """Return the agent's answer; a refusal is a status in that answer, as on the wire.
 

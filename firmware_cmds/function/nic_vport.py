@@ -50,12 +50,7 @@ _EVENTS = {
 }
 
 
-@command(
-    Op.QUERY_NIC_VPORT_CONTEXT,
-    layout.query_nic_vport_context_in,
-    layout.query_nic_vport_context_out,
-    of_others=True,
-)
+@command(Op.QUERY_NIC_VPORT_CONTEXT, of_others=True)
 def query_nic_vport_context(
     hca: Hca, cmd: layout.query_nic_vport_context_in, out: layout.query_nic_vport_context_out
 ) -> None:
@@ -109,13 +104,7 @@ def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
     return [int.from_bytes(mac, "big") for mac in macs]
 
 
-@command(
-    Op.MODIFY_NIC_VPORT_CONTEXT,
-    layout.modify_nic_vport_context_in,
-    layout.modify_nic_vport_context_out,
-    privileged=True,
-    of_others=True,
-)
+@command(Op.MODIFY_NIC_VPORT_CONTEXT, privileged=True, of_others=True)
 def modify_nic_vport_context(
     hca: Hca, cmd: layout.modify_nic_vport_context_in, out: layout.modify_nic_vport_context_out
 ) -> None:
@@ -243,13 +232,7 @@ def _put_list(vport: NicVport, kind: NvprtListType, entries: list[int]) -> None:
         vport.mc_list = macs
 
 
-@command(
-    Op.MODIFY_VPORT_STATE,
-    layout.modify_vport_state_in,
-    layout.modify_vport_state_out,
-    privileged=True,
-    of_others=True,
-)
+@command(Op.MODIFY_VPORT_STATE, privileged=True, of_others=True)
 def modify_vport_state(
     hca: Hca, cmd: layout.modify_vport_state_in, out: layout.modify_vport_state_out
 ) -> None:

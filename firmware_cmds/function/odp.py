@@ -17,8 +17,6 @@ _INFO: Final = layout.page_fault_resume_in.packer("page_fault_info")
 
 @command(
     Op.PAGE_FAULT_RESUME,
-    layout.page_fault_resume_in,
-    layout.page_fault_resume_out,
     opened=OpenField("page_fault_info", lambda cmd: layout.trans_page_fault_info),
     privileged=True,
 )

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 PAGE = 4096
 
 
-@command(
-    Op.QUERY_PAGES,
-    layout.query_pages_in,
-    layout.query_pages_out,
-    needs=HcaState.ENABLED,
-    privileged=True,
-)
+@command(Op.QUERY_PAGES, needs=HcaState.ENABLED, privileged=True)
 def query_pages(hca: Hca, cmd: layout.query_pages_in, out: layout.query_pages_out) -> None:
     """Return the number of pages that the device wants; at 0 the driver sends no MANAGE_PAGES.
 
@@ -40,14 +34,7 @@ def query_pages(hca: Hca, cmd: layout.query_pages_in, out: layout.query_pages_ou
     out.num_pages = hca.fwpages.boot_pages if is_asked else 0
 
 
-@command(
-    Op.MANAGE_PAGES,
-    layout.manage_pages_in,
-    layout.manage_pages_out,
-    needs=HcaState.ENABLED,
-    privileged=True,
-    of_others=True,
-)
+@command(Op.MANAGE_PAGES, needs=HcaState.ENABLED, privileged=True, of_others=True)
 def manage_pages(
     hca: Hca, cmd: layout.manage_pages_in, out: layout.manage_pages_out
 ) -> Portions[None]:

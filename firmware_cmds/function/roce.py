@@ -37,9 +37,7 @@ def _index(
     return index
 
 
-@command(
-    Op.SET_ROCE_ADDRESS, layout.set_roce_address_in, layout.set_roce_address_out, privileged=True
-)
+@command(Op.SET_ROCE_ADDRESS, privileged=True)
 def set_roce_address(
     hca: Hca, cmd: layout.set_roce_address_in, out: layout.set_roce_address_out
 ) -> None:
@@ -92,12 +90,7 @@ def _check(entry: GidEntry, *, is_manager: bool) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "VLAN ID is not 1 to 4094", f"{entry.vlan}")
 
 
-@command(
-    Op.QUERY_ROCE_ADDRESS,
-    layout.query_roce_address_in,
-    layout.query_roce_address_out,
-    privileged=True,
-)
+@command(Op.QUERY_ROCE_ADDRESS, privileged=True)
 def query_roce_address(
     hca: Hca, cmd: layout.query_roce_address_in, out: layout.query_roce_address_out
 ) -> None:

@@ -35,7 +35,7 @@ def _named(hca: Hca, number: int) -> SubFunction[Hca]:
     return sf
 
 
-@command(Op.ALLOC_SF, layout.alloc_sf_in, layout.alloc_sf_out, privileged=True)
+@command(Op.ALLOC_SF, privileged=True)
 def alloc_sf(hca: Hca, cmd: layout.alloc_sf_in, out: layout.alloc_sf_out) -> None:
     """Allocate the sub-function with this number, and its vPort; its driver cannot start yet.
 
@@ -51,7 +51,7 @@ def alloc_sf(hca: Hca, cmd: layout.alloc_sf_in, out: layout.alloc_sf_out) -> Non
     vhca_state.change(one, hca, VhcaState.ALLOCATED)
 
 
-@command(Op.DEALLOC_SF, layout.dealloc_sf_in, layout.dealloc_sf_out, privileged=True)
+@command(Op.DEALLOC_SF, privileged=True)
 def dealloc_sf(hca: Hca, cmd: layout.dealloc_sf_in, out: layout.dealloc_sf_out) -> None:
     """Free a sub-function that is not active.
 
@@ -69,10 +69,7 @@ def dealloc_sf(hca: Hca, cmd: layout.dealloc_sf_in, out: layout.dealloc_sf_out) 
     vhca_state.change(one, hca, VhcaState.INVALID)
 
 
-@command(
-    Op.QUERY_VHCA_STATE, layout.query_vhca_state_in, layout.query_vhca_state_out,
-    privileged=True, of_vports=True,
-)  # fmt: skip
+@command(Op.QUERY_VHCA_STATE, privileged=True, of_vports=True)
 def query_vhca_state(
     hca: Hca, cmd: layout.query_vhca_state_in, out: layout.query_vhca_state_out
 ) -> None:
@@ -88,10 +85,7 @@ def query_vhca_state(
     context.arm_change_event = int(one.armed)
 
 
-@command(
-    Op.MODIFY_VHCA_STATE, layout.modify_vhca_state_in, layout.modify_vhca_state_out,
-    privileged=True, of_vports=True,
-)  # fmt: skip
+@command(Op.MODIFY_VHCA_STATE, privileged=True, of_vports=True)
 def modify_vhca_state(
     hca: Hca, cmd: layout.modify_vhca_state_in, out: layout.modify_vhca_state_out
 ) -> None:

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
     from emu.device.state.tables import ObjectTables
 
 
-@command(
-    Op.QUERY_SPECIAL_CONTEXTS,
-    layout.query_special_contexts_in,
-    layout.query_special_contexts_out,
-    privileged=True,
-)
+@command(Op.QUERY_SPECIAL_CONTEXTS, privileged=True)
 def query_special_contexts(
     tables: ObjectTables,
     cmd: layout.query_special_contexts_in,

@@ -31,12 +31,7 @@ ALL_ENTRIES = 0xFFFF
 """Index that asks for the whole table (core/vport.c:mlx5_query_hca_vport_gid)."""
 
 
-@command(
-    Op.QUERY_HCA_VPORT_CONTEXT,
-    layout.query_hca_vport_context_in,
-    layout.query_hca_vport_context_out,
-    of_others=True,
-)
+@command(Op.QUERY_HCA_VPORT_CONTEXT, of_others=True)
 def query_hca_vport_context(
     hca: Hca, cmd: layout.query_hca_vport_context_in, out: layout.query_hca_vport_context_out
 ) -> None:
@@ -69,13 +64,7 @@ def query_hca_vport_context(
     )
 
 
-@command(
-    Op.MODIFY_HCA_VPORT_CONTEXT,
-    layout.modify_hca_vport_context_in,
-    layout.modify_hca_vport_context_out,
-    privileged=True,
-    of_others=True,
-)
+@command(Op.MODIFY_HCA_VPORT_CONTEXT, privileged=True, of_others=True)
 def modify_hca_vport_context(
     hca: Hca, cmd: layout.modify_hca_vport_context_in, out: layout.modify_hca_vport_context_out
 ) -> None:
@@ -111,13 +100,7 @@ def modify_hca_vport_context(
         hca.wire.port_changed(hca)  # the subnet's administrator reports it as well
 
 
-@command(
-    Op.QUERY_HCA_VPORT_GID,
-    layout.query_hca_vport_gid_in,
-    layout.query_hca_vport_gid_out,
-    privileged=True,
-    of_others=True,
-)
+@command(Op.QUERY_HCA_VPORT_GID, privileged=True, of_others=True)
 def query_hca_vport_gid(
     hca: Hca, cmd: layout.query_hca_vport_gid_in, out: layout.query_hca_vport_gid_out
 ) -> None:
@@ -132,13 +115,7 @@ def query_hca_vport_gid(
     out.gids_num = len(indices)
 
 
-@command(
-    Op.QUERY_HCA_VPORT_PKEY,
-    layout.query_hca_vport_pkey_in,
-    layout.query_hca_vport_pkey_out,
-    privileged=True,
-    of_others=True,
-)
+@command(Op.QUERY_HCA_VPORT_PKEY, privileged=True, of_others=True)
 def query_hca_vport_pkey(
     hca: Hca, cmd: layout.query_hca_vport_pkey_in, out: layout.query_hca_vport_pkey_out
 ) -> None:
@@ -174,9 +151,7 @@ def _indices(index: int, entries: int, room: int) -> range:
     return range(index, index + 1)
 
 
-@command(
-    Op.QUERY_VPORT_STATE, layout.query_vport_state_in, layout.query_vport_state_out, of_others=True
-)
+@command(Op.QUERY_VPORT_STATE, of_others=True)
 def query_vport_state(
     hca: Hca, cmd: layout.query_vport_state_in, out: layout.query_vport_state_out
 ) -> None:
@@ -192,12 +167,7 @@ def query_vport_state(
         out.admin_state = hca.nic_vport.switch_state
 
 
-@command(
-    Op.QUERY_VPORT_COUNTER,
-    layout.query_vport_counter_in,
-    layout.query_vport_counter_out,
-    of_others=True,
-)
+@command(Op.QUERY_VPORT_COUNTER, of_others=True)
 def query_vport_counter(
     hca: Hca, cmd: layout.query_vport_counter_in, out: layout.query_vport_counter_out
 ) -> None:

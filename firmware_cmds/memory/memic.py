@@ -31,7 +31,7 @@ def _memic(area: MemicArea, address: int) -> Memic:
     return memic
 
 
-@command(Op.ALLOC_MEMIC, layout.alloc_memic_in, layout.alloc_memic_out, privileged=True)
+@command(Op.ALLOC_MEMIC, privileged=True)
 def alloc_memic(
     tables: ObjectTables, cmd: layout.alloc_memic_in, out: layout.alloc_memic_out
 ) -> None:
@@ -61,7 +61,7 @@ def alloc_memic(
     out.memic_start_addr = start
 
 
-@command(Op.DEALLOC_MEMIC, layout.dealloc_memic_in, layout.dealloc_memic_out, privileged=True)
+@command(Op.DEALLOC_MEMIC, privileged=True)
 def dealloc_memic(
     tables: ObjectTables, cmd: layout.dealloc_memic_in, out: layout.dealloc_memic_out
 ) -> None:
@@ -75,7 +75,7 @@ def dealloc_memic(
     _need(tables.memic).give_back(memic)
 
 
-@command(Op.MODIFY_MEMIC, layout.modify_memic_in, layout.modify_memic_out, privileged=True)
+@command(Op.MODIFY_MEMIC, privileged=True)
 def modify_memic(
     tables: ObjectTables, cmd: layout.modify_memic_in, out: layout.modify_memic_out
 ) -> None:

@@ -43,7 +43,7 @@ _GIVEN: Final = layout.create_mkey_in.packer(
 )
 
 
-@command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
+@command(Op.CREATE_MKEY)
 def create_mkey(
     tables: ObjectTables, cmd: layout.create_mkey_in, out: layout.create_mkey_out
 ) -> Portions[None]:
@@ -204,7 +204,7 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.mkc) -> Porti
         yield
 
 
-@command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)
+@command(Op.QUERY_MKEY)
 def query_mkey(tables: ObjectTables, cmd: layout.query_mkey_in, out: layout.query_mkey_out) -> None:
     """Return the context and the translation list, up to the output's space.
 
@@ -217,7 +217,7 @@ def query_mkey(tables: ObjectTables, cmd: layout.query_mkey_in, out: layout.quer
     out.buf[at:] = mkey.translations(room).ljust(room, b"\0")
 
 
-@command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
+@command(Op.DESTROY_MKEY)
 def destroy_mkey(
     tables: ObjectTables, cmd: layout.destroy_mkey_in, out: layout.destroy_mkey_out
 ) -> None:
@@ -228,7 +228,7 @@ def destroy_mkey(
     tables.mkeys.remove(cmd.mkey_index)
 
 
-@command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)
+@command(Op.CREATE_PSV)
 def create_psv(tables: ObjectTables, cmd: layout.create_psv_in, out: layout.create_psv_out) -> None:
     """Create one to four signature values.
 
@@ -244,7 +244,7 @@ def create_psv(tables: ObjectTables, cmd: layout.create_psv_in, out: layout.crea
         setattr(out, f"psv{number}_index", tables.psvs.add(Psv(pd)))
 
 
-@command(Op.DESTROY_PSV, layout.destroy_psv_in, layout.destroy_psv_out)
+@command(Op.DESTROY_PSV)
 def destroy_psv(
     tables: ObjectTables, cmd: layout.destroy_psv_in, out: layout.destroy_psv_out
 ) -> None:

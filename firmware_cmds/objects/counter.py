@@ -24,7 +24,7 @@ def counter_set(counters: Table[QCounter], number: int) -> QCounter | None:
     return counters.need(number) if number else None
 
 
-@command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)
+@command(Op.ALLOC_Q_COUNTER)
 def alloc_q_counter(
     tables: ObjectTables, cmd: layout.alloc_q_counter_in, out: layout.alloc_q_counter_out
 ) -> None:
@@ -32,7 +32,7 @@ def alloc_q_counter(
     out.counter_set_id = tables.counters.add(QCounter())
 
 
-@command(Op.DEALLOC_Q_COUNTER, layout.dealloc_q_counter_in, layout.dealloc_q_counter_out)
+@command(Op.DEALLOC_Q_COUNTER)
 def dealloc_q_counter(
     tables: ObjectTables, cmd: layout.dealloc_q_counter_in, out: layout.dealloc_q_counter_out
 ) -> None:
@@ -43,7 +43,7 @@ def dealloc_q_counter(
     tables.counters.remove(cmd.counter_set_id)
 
 
-@command(Op.QUERY_Q_COUNTER, layout.query_q_counter_in, layout.query_q_counter_out)
+@command(Op.QUERY_Q_COUNTER)
 def query_q_counter(
     tables: ObjectTables, cmd: layout.query_q_counter_in, out: layout.query_q_counter_out
 ) -> None:
@@ -61,7 +61,7 @@ def query_q_counter(
         counter.values.clear()
 
 
-@command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out, of_others=True)
+@command(Op.QUERY_VNIC_ENV, of_others=True)
 def query_vnic_env(hca: Hca, cmd: layout.query_vnic_env_in, out: layout.query_vnic_env_out) -> None:
     """Return overruns, refused commands, drops (core/diag/reporter_vnic.c, en_stats.c).
 

@@ -52,7 +52,7 @@ class ResizeCq(IntFlag):
     PG_SIZE = 1 << 2
 
 
-@command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
+@command(Op.CREATE_CQ)
 def create_cq(hca: Hca, cmd: layout.create_cq_in, out: layout.create_cq_out) -> Portions[None]:
     """Create a completion ring that reports to an existing EQ.
 
@@ -157,7 +157,7 @@ def _moderation(caps: Caps, ctx: layout.cqc) -> Moderation | None:
     return Moderation(ctx.cq_max_count, ctx.cq_period * NS_PER_US, starts_from_cqe)
 
 
-@command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
+@command(Op.MODIFY_CQ)
 def modify_cq(hca: Hca, cmd: layout.modify_cq_in, out: layout.modify_cq_out) -> Portions[None]:
     """Change moderation or the overrun bit, or move the CQ to another ring.
 
@@ -245,7 +245,7 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> Portions[None]:
         setattr(cq.ctx, name, getattr(given, name))
 
 
-@command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
+@command(Op.DESTROY_CQ)
 def destroy_cq(tables: ObjectTables, cmd: layout.destroy_cq_in, out: layout.destroy_cq_out) -> None:
     """Destroy the CQ; refused while a queue reports to it.
 
@@ -257,7 +257,7 @@ def destroy_cq(tables: ObjectTables, cmd: layout.destroy_cq_in, out: layout.dest
     cq.stop_waiting()
 
 
-@command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
+@command(Op.QUERY_CQ)
 def query_cq(hca: Hca, cmd: layout.query_cq_in, out: layout.query_cq_out) -> None:
     """Return the current context and the page list, up to the output's space.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _EVENT = eqe_dct.packer("dctn")
 
 
-@command(Op.CREATE_DCT, layout.create_dct_in, layout.create_dct_out)
+@command(Op.CREATE_DCT)
 def create_dct(hca: Hca, cmd: layout.create_dct_in, out: layout.create_dct_out) -> None:
     """Create a target, which receives messages at once.
 
@@ -57,7 +57,7 @@ def create_dct(hca: Hca, cmd: layout.create_dct_in, out: layout.create_dct_out) 
     out.dctn = hca.dcts.add(dct)
 
 
-@command(Op.QUERY_DCT, layout.query_dct_in, layout.query_dct_out)
+@command(Op.QUERY_DCT)
 def query_dct(tables: ObjectTables, cmd: layout.query_dct_in, out: layout.query_dct_out) -> None:
     """Return the current context.
 
@@ -68,7 +68,7 @@ def query_dct(tables: ObjectTables, cmd: layout.query_dct_in, out: layout.query_
     out.dct_context_entry = bytes(dct.ctx)
 
 
-@command(Op.DRAIN_DCT, layout.drain_dct_in, layout.drain_dct_out)
+@command(Op.DRAIN_DCT)
 def drain_dct(hca: Hca, cmd: layout.drain_dct_in, out: layout.drain_dct_out) -> None:
     """Stop receiving messages. The driver waits for the event that none is in progress.
 
@@ -80,7 +80,7 @@ def drain_dct(hca: Hca, cmd: layout.drain_dct_in, out: layout.drain_dct_out) -> 
     eq_engine.raise_event(hca.events, EventType.DCT_DRAINED, _EVENT.pack(dct.handle))
 
 
-@command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)
+@command(Op.DESTROY_DCT)
 def destroy_dct(
     tables: ObjectTables, cmd: layout.destroy_dct_in, out: layout.destroy_dct_out
 ) -> Portions[None]:

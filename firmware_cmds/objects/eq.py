@@ -31,7 +31,7 @@ STATE_FIRED = 0xA
 STATE_ARMED = 0x9
 
 
-@command(Op.CREATE_EQ, layout.create_eq_in, layout.create_eq_out, privileged=True)
+@command(Op.CREATE_EQ, privileged=True)
 def create_eq(hca: Hca, cmd: layout.create_eq_in, out: layout.create_eq_out) -> None:
     """Create an event ring; ``event_bitmask`` selects its asynchronous event types.
 
@@ -63,7 +63,7 @@ def _event_mask(words: ArrayView[int]) -> int:
     return sum(word << 64 * index for index, word in enumerate(words))
 
 
-@command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
+@command(Op.DESTROY_EQ, privileged=True)
 def destroy_eq(hca: Hca, cmd: layout.destroy_eq_in, out: layout.destroy_eq_out) -> Portions[None]:
     """Destroy the EQ; refused while a CQ reports to it.
 
@@ -73,7 +73,7 @@ def destroy_eq(hca: Hca, cmd: layout.destroy_eq_in, out: layout.destroy_eq_out) 
     yield from lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
 
 
-@command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)
+@command(Op.QUERY_EQ, privileged=True)
 def query_eq(tables: ObjectTables, cmd: layout.query_eq_in, out: layout.query_eq_out) -> None:
     """Return the context with the current counters and arm state.
 
@@ -90,12 +90,7 @@ def query_eq(tables: ObjectTables, cmd: layout.query_eq_in, out: layout.query_eq
     out.event_bitmask = eq.events & 0xFFFF_FFFF_FFFF_FFFF
 
 
-@command(
-    Op.CONFIG_INT_MODERATION,
-    layout.config_int_moderation_in,
-    layout.config_int_moderation_out,
-    privileged=True,
-)
+@command(Op.CONFIG_INT_MODERATION, privileged=True)
 def config_int_moderation(
     hca: Hca, cmd: layout.config_int_moderation_in, out: layout.config_int_moderation_out
 ) -> None:

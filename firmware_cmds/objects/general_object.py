@@ -56,9 +56,7 @@ def _check_type(caps: Caps, obj_type: int) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "general object type not supported", f"{obj_type:#x}")
 
 
-@command(
-    Op.CREATE_GENERAL_OBJECT, layout.create_general_object_in, layout.create_general_object_out
-)
+@command(Op.CREATE_GENERAL_OBJECT)
 def create_general_object(
     hca: Hca, cmd: layout.create_general_object_in, out: layout.create_general_object_out
 ) -> None:
@@ -79,9 +77,7 @@ def create_general_object(
     out.obj_id = hca.reserved_qpns.add(ReservedQpn())
 
 
-@command(
-    Op.MODIFY_GENERAL_OBJECT, layout.modify_general_object_in, layout.modify_general_object_out
-)
+@command(Op.MODIFY_GENERAL_OBJECT)
 def modify_general_object(
     hca: Hca, cmd: layout.modify_general_object_in, out: layout.modify_general_object_out
 ) -> None:
@@ -105,7 +101,7 @@ _READERS: Mapping[int, Callable[[Hca, int], bytes]] = {
 }
 
 
-@command(Op.QUERY_GENERAL_OBJECT, layout.query_general_object_in, layout.query_general_object_out)
+@command(Op.QUERY_GENERAL_OBJECT)
 def query_general_object(
     hca: Hca, cmd: layout.query_general_object_in, out: layout.query_general_object_out
 ) -> None:
@@ -127,9 +123,7 @@ def query_general_object(
         places[number] = context[number * _PIECE_BYTES :][:_PIECE_BYTES]
 
 
-@command(
-    Op.DESTROY_GENERAL_OBJECT, layout.destroy_general_object_in, layout.destroy_general_object_out
-)
+@command(Op.DESTROY_GENERAL_OBJECT)
 def destroy_general_object(
     hca: Hca, cmd: layout.destroy_general_object_in, out: layout.destroy_general_object_out
 ) -> None:

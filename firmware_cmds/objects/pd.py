@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from emu.device.state.tables import ObjectTables
 
 
-@command(Op.ALLOC_PD, layout.alloc_pd_in, layout.alloc_pd_out)
+@command(Op.ALLOC_PD)
 def alloc_pd(tables: ObjectTables, cmd: layout.alloc_pd_in, out: layout.alloc_pd_out) -> None:
     """Make a protection domain."""
     out.pd = tables.pds.add(Pd())
 
 
-@command(Op.DEALLOC_PD, layout.dealloc_pd_in, layout.dealloc_pd_out)
+@command(Op.DEALLOC_PD)
 def dealloc_pd(tables: ObjectTables, cmd: layout.dealloc_pd_in, out: layout.dealloc_pd_out) -> None:
     """Destroy the domain; refused while a key or queue belongs to it.
 
@@ -29,13 +29,13 @@ def dealloc_pd(tables: ObjectTables, cmd: layout.dealloc_pd_in, out: layout.deal
     tables.pds.remove(cmd.pd)
 
 
-@command(Op.ALLOC_XRCD, layout.alloc_xrcd_in, layout.alloc_xrcd_out)
+@command(Op.ALLOC_XRCD)
 def alloc_xrcd(tables: ObjectTables, cmd: layout.alloc_xrcd_in, out: layout.alloc_xrcd_out) -> None:
     """Make an XRC domain."""
     out.xrcd = tables.xrcds.add(Xrcd())
 
 
-@command(Op.DEALLOC_XRCD, layout.dealloc_xrcd_in, layout.dealloc_xrcd_out)
+@command(Op.DEALLOC_XRCD)
 def dealloc_xrcd(
     tables: ObjectTables, cmd: layout.dealloc_xrcd_in, out: layout.dealloc_xrcd_out
 ) -> None:
@@ -46,9 +46,7 @@ def dealloc_xrcd(
     tables.xrcds.remove(cmd.xrcd)
 
 
-@command(
-    Op.ALLOC_TRANSPORT_DOMAIN, layout.alloc_transport_domain_in, layout.alloc_transport_domain_out
-)
+@command(Op.ALLOC_TRANSPORT_DOMAIN)
 def alloc_transport_domain(
     tables: ObjectTables,
     cmd: layout.alloc_transport_domain_in,
@@ -61,11 +59,7 @@ def alloc_transport_domain(
     out.transport_domain = tables.tds.add(TransportDomain())
 
 
-@command(
-    Op.DEALLOC_TRANSPORT_DOMAIN,
-    layout.dealloc_transport_domain_in,
-    layout.dealloc_transport_domain_out,
-)
+@command(Op.DEALLOC_TRANSPORT_DOMAIN)
 def dealloc_transport_domain(
     tables: ObjectTables,
     cmd: layout.dealloc_transport_domain_in,
@@ -78,7 +72,7 @@ def dealloc_transport_domain(
     tables.tds.remove(cmd.transport_domain)
 
 
-@command(Op.ALLOC_UAR, uar_layout.alloc_uar_in, uar_layout.alloc_uar_out)
+@command(Op.ALLOC_UAR)
 def alloc_uar(
     tables: ObjectTables, cmd: uar_layout.alloc_uar_in, out: uar_layout.alloc_uar_out
 ) -> None:
@@ -86,7 +80,7 @@ def alloc_uar(
     out.uar = tables.uars.add(Uar())
 
 
-@command(Op.DEALLOC_UAR, uar_layout.dealloc_uar_in, uar_layout.dealloc_uar_out)
+@command(Op.DEALLOC_UAR)
 def dealloc_uar(
     tables: ObjectTables, cmd: uar_layout.dealloc_uar_in, out: uar_layout.dealloc_uar_out
 ) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from emu.device.cmdif.registry import Handler, OpenField, command
+from emu.device.cmdif.registry import Command, OpenField, add, command
 from emu.device.engine.eth import ipoib
 from emu.device.engine.eth.steering import domain as steering
 from emu.device.engine.qp import attributes, migration, pacing
@@ -22,6 +22,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvRing
 from emu.device.objects.queues.send_queue import DoorbellRing, NoSendRing, SendRing
 from emu.device.rounds.portions import Portions
+from emu.device.state.hca import HcaState
 from emu.device.state.tables import MULTICAST
 from firmware_cmds.objects.counter import counter_set
 from firmware_cmds.objects.scheduling import queue_group
@@ -70,7 +71,7 @@ _NO_DBR_EXT = 1
 _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
-@command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
+@command(Op.CREATE_QP)
 def create_qp(hca: Hca, cmd: layout.create_qp_in, out: layout.create_qp_out) -> Portions[None]:
     """Create a queue pair in state RST; its buffer begins with the receive queue.
 
@@ -266,7 +267,7 @@ def _rings(hca: Hca, cmd: layout.create_qp_in, ctx: layout.qpc, pd: Pd | None) -
     return _Rings(buffer, sq, rq, umems)
 
 
-@command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)
+@command(Op.DESTROY_QP)
 def destroy_qp(hca: Hca, cmd: layout.destroy_qp_in, out: layout.destroy_qp_out) -> None:
     """Destroy the queue pair; the adapter no longer accesses its memory after the answer.
 
@@ -288,7 +289,7 @@ def destroy_qp(hca: Hca, cmd: layout.destroy_qp_in, out: layout.destroy_qp_out) 
     qp.unlink()
 
 
-@command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)
+@command(Op.QUERY_QP)
 def query_qp(tables: ObjectTables, cmd: layout.query_qp_in, out: layout.query_qp_out) -> None:
     """Return the current context and the page list, up to the output's space.
 
@@ -355,8 +356,7 @@ def _transition(
 
     handler.__name__ = layout_in.__name__.removesuffix("_in")
     handler.__doc__ = f"From {row}."
-    register: Handler[Any, Any] = handler
-    command(op, layout_in, layout_out, opened=opened)(register)
+    add(Command(op, layout_in, layout_out, handler, HcaState.INITIALIZED, opened))
 
 
 def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
@@ -444,7 +444,7 @@ _transition(Op._2ERR_QP, layout.qp_2err_in, layout.qp_2err_out)
 _transition(Op._2RST_QP, layout.qp_2rst_in, layout.qp_2rst_out)
 
 
-@command(Op.ATTACH_TO_MCG, layout.attach_to_mcg_in, layout.attach_to_mcg_out)
+@command(Op.ATTACH_TO_MCG)
 def attach_to_mcg(
     tables: ObjectTables, cmd: layout.attach_to_mcg_in, out: layout.attach_to_mcg_out
 ) -> None:
@@ -471,7 +471,7 @@ def attach_to_mcg(
     qp.mcgs[gid] = None
 
 
-@command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
+@command(Op.DETACH_FROM_MCG)
 def detach_from_mcg(
     tables: ObjectTables, cmd: layout.detach_from_mcg_in, out: layout.detach_from_mcg_out
 ) -> None:

@@ -79,7 +79,7 @@ _LOG_RESERVATION_BASE, _LOG_HEADER_BASE = 12, 6
 _PAGE_BYTES = 4096
 
 
-@command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
+@command(Op.CREATE_RQ)
 def create_rq(hca: Hca, cmd: layout.create_rq_in, out: layout.create_rq_out) -> Portions[None]:
     """Create a receive queue in state RST, with its own WQEs or those of an RMP.
 
@@ -224,7 +224,7 @@ def _reservations(
     )  # fmt: skip
 
 
-@command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)
+@command(Op.MODIFY_RQ)
 def modify_rq(hca: Hca, cmd: layout.modify_rq_in, out: layout.modify_rq_out) -> None:
     """Change the state and the selected fields: VLAN stripping, FCS, counter set.
 
@@ -253,7 +253,7 @@ def modify_rq(hca: Hca, cmd: layout.modify_rq_in, out: layout.modify_rq_out) -> 
         hairpin.pair_receiver(rq, rq.hairpin, peer)
 
 
-@command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
+@command(Op.QUERY_RQ)
 def query_rq(tables: ObjectTables, cmd: layout.query_rq_in, out: layout.query_rq_out) -> None:
     """Return the current context.
 
@@ -264,7 +264,7 @@ def query_rq(tables: ObjectTables, cmd: layout.query_rq_in, out: layout.query_rq
     out.rq_context = bytes(rq.ctx)
 
 
-@command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
+@command(Op.DESTROY_RQ)
 def destroy_rq(hca: Hca, cmd: layout.destroy_rq_in, out: layout.destroy_rq_out) -> None:
     """Destroy the RQ; refused while a TIR or an RQT refers to it.
 

@@ -39,7 +39,7 @@ def _listed(rqs: Table[Rq], given: layout.rqtc, limit: int) -> tuple[Rq, ...]:
     return tuple(listed[number] for number in numbers)
 
 
-@command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)
+@command(Op.CREATE_RQT)
 def create_rqt(tables: ObjectTables, cmd: layout.create_rqt_in, out: layout.create_rqt_out) -> None:
     """Create a list of rqt_actual_size RQs for indirect TIRs.
 
@@ -55,7 +55,7 @@ def create_rqt(tables: ObjectTables, cmd: layout.create_rqt_in, out: layout.crea
     out.rqtn = tables.rqts.add(Rqt(layout.rqtc.view(bytearray(bytes(given))), rqs))
 
 
-@command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
+@command(Op.MODIFY_RQT)
 def modify_rqt(tables: ObjectTables, cmd: layout.modify_rqt_in, out: layout.modify_rqt_out) -> None:
     """Replace the listed RQs from the next packet on, up to rqt_max_size.
 
@@ -78,7 +78,7 @@ def modify_rqt(tables: ObjectTables, cmd: layout.modify_rqt_in, out: layout.modi
     tables.rqts.change(rqt, apply, Rqt.ENTRY_BYTES * (len(rqs) - len(rqt.rqs)))
 
 
-@command(Op.QUERY_RQT, layout.query_rqt_in, layout.query_rqt_out)
+@command(Op.QUERY_RQT)
 def query_rqt(tables: ObjectTables, cmd: layout.query_rqt_in, out: layout.query_rqt_out) -> None:
     """Return the current context and the RQs, up to the output's space.
 
@@ -90,7 +90,7 @@ def query_rqt(tables: ObjectTables, cmd: layout.query_rqt_in, out: layout.query_
         place.rq_num = rq.handle
 
 
-@command(Op.DESTROY_RQT, layout.destroy_rqt_in, layout.destroy_rqt_out)
+@command(Op.DESTROY_RQT)
 def destroy_rqt(
     tables: ObjectTables, cmd: layout.destroy_rqt_in, out: layout.destroy_rqt_out
 ) -> None:

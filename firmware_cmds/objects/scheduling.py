@@ -42,7 +42,7 @@ _BW_SHARE, _MAX_AVERAGE_BW = 1, 2
 """Bits of modify_bitmask."""
 
 
-@command(Op.SET_PP_RATE_LIMIT, layout.set_pp_rate_limit_in, layout.set_pp_rate_limit_out)
+@command(Op.SET_PP_RATE_LIMIT)
 def set_pp_rate_limit(
     hca: Hca, cmd: layout.set_pp_rate_limit_in, out: layout.set_pp_rate_limit_out
 ) -> None:
@@ -68,12 +68,7 @@ def set_pp_rate_limit(
     pacing.apply_to_all(hca)
 
 
-@command(
-    Op.CREATE_SCHEDULING_ELEMENT,
-    layout.create_scheduling_element_in,
-    layout.create_scheduling_element_out,
-    privileged=True,
-)
+@command(Op.CREATE_SCHEDULING_ELEMENT, privileged=True)
 def create_scheduling_element(
     hca: Hca, cmd: layout.create_scheduling_element_in, out: layout.create_scheduling_element_out
 ) -> None:
@@ -236,12 +231,7 @@ def _check_share(caps: Caps, ctx: layout.scheduling_context) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "bw_share above its maximum", f"{ctx.bw_share}")
 
 
-@command(
-    Op.MODIFY_SCHEDULING_ELEMENT,
-    layout.modify_scheduling_element_in,
-    layout.modify_scheduling_element_out,
-    privileged=True,
-)
+@command(Op.MODIFY_SCHEDULING_ELEMENT, privileged=True)
 def modify_scheduling_element(
     hca: Hca, cmd: layout.modify_scheduling_element_in, out: layout.modify_scheduling_element_out
 ) -> None:
@@ -281,12 +271,7 @@ def _change(
         _repace_queues(hca, element)
 
 
-@command(
-    Op.QUERY_SCHEDULING_ELEMENT,
-    layout.query_scheduling_element_in,
-    layout.query_scheduling_element_out,
-    privileged=True,
-)
+@command(Op.QUERY_SCHEDULING_ELEMENT, privileged=True)
 def query_scheduling_element(
     tables: ObjectTables,
     cmd: layout.query_scheduling_element_in,
@@ -302,12 +287,7 @@ def query_scheduling_element(
     out.scheduling_context = bytes(element.ctx)
 
 
-@command(
-    Op.DESTROY_SCHEDULING_ELEMENT,
-    layout.destroy_scheduling_element_in,
-    layout.destroy_scheduling_element_out,
-    privileged=True,
-)
+@command(Op.DESTROY_SCHEDULING_ELEMENT, privileged=True)
 def destroy_scheduling_element(
     hca: Hca, cmd: layout.destroy_scheduling_element_in, out: layout.destroy_scheduling_element_out
 ) -> None:

@@ -43,7 +43,7 @@ _REACHES_ALL = ("rlky", "fre")
 """Fields of sqc that open all of memory to a queue, allowed only to the driver's own."""
 
 
-@command(Op.CREATE_SQ, layout.create_sq_in, layout.create_sq_out)
+@command(Op.CREATE_SQ)
 def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> Portions[None]:
     """Create a send queue in state RST; its number is unique among queue pairs too.
 
@@ -137,7 +137,7 @@ def _tis(tises: Table[Tis], ctx: layout.sqc) -> Tis | None:
     return tises.need(ctx.tis_num_0) if ctx.tis_lst_sz else None
 
 
-@command(Op.MODIFY_SQ, layout.modify_sq_in, layout.modify_sq_out)
+@command(Op.MODIFY_SQ)
 def modify_sq(hca: Hca, cmd: layout.modify_sq_in, out: layout.modify_sq_out) -> None:
     """Change the state and the selected fields: rate limit, queue group.
 
@@ -181,7 +181,7 @@ def _check_rate(rates: Rates, ctx: layout.sqc) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "entry of the pacing table is empty", f"{index}")
 
 
-@command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)
+@command(Op.QUERY_SQ)
 def query_sq(tables: ObjectTables, cmd: layout.query_sq_in, out: layout.query_sq_out) -> None:
     """Return the current context.
 
@@ -192,7 +192,7 @@ def query_sq(tables: ObjectTables, cmd: layout.query_sq_in, out: layout.query_sq
     out.sq_context = bytes(sq.ctx)
 
 
-@command(Op.DESTROY_SQ, layout.destroy_sq_in, layout.destroy_sq_out)
+@command(Op.DESTROY_SQ)
 def destroy_sq(tables: ObjectTables, cmd: layout.destroy_sq_in, out: layout.destroy_sq_out) -> None:
     """Destroy the queue; the adapter no longer accesses its memory after the answer.
 

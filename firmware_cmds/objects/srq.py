@@ -141,7 +141,7 @@ def _srq_geometry(ctx: layout.srqc | layout.xrc_srqc, log_size: int, dbr_addr: i
     return RqGeometry(log_size, log_stride, ctx.log_page_size, ctx.page_offset, dbr_addr)
 
 
-@command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
+@command(Op.CREATE_RMP)
 def create_rmp(hca: Hca, cmd: layout.create_rmp_in, out: layout.create_rmp_out) -> Portions[None]:
     """Create a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
 
@@ -157,7 +157,7 @@ def create_rmp(hca: Hca, cmd: layout.create_rmp_in, out: layout.create_rmp_out) 
     out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd, umems=umems))
 
 
-@command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
+@command(Op.MODIFY_RMP)
 def modify_rmp(tables: ObjectTables, cmd: layout.modify_rmp_in, out: layout.modify_rmp_out) -> None:
     """Arm the limit; the driver sets no other field.
 
@@ -169,7 +169,7 @@ def modify_rmp(tables: ObjectTables, cmd: layout.modify_rmp_in, out: layout.modi
         rmp.lwm = cmd.ctx.wq.lwm
 
 
-@command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
+@command(Op.QUERY_RMP)
 def query_rmp(tables: ObjectTables, cmd: layout.query_rmp_in, out: layout.query_rmp_out) -> None:
     """Return the context of creation with the current limit.
 
@@ -180,7 +180,7 @@ def query_rmp(tables: ObjectTables, cmd: layout.query_rmp_in, out: layout.query_
     out.rmp_context = bytes(rmp.ctx)
 
 
-@command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
+@command(Op.DESTROY_RMP)
 def destroy_rmp(
     tables: ObjectTables, cmd: layout.destroy_rmp_in, out: layout.destroy_rmp_out
 ) -> None:
@@ -191,7 +191,7 @@ def destroy_rmp(
     destroy(tables.srqs, SrqForm.RMP, cmd.rmpn)
 
 
-@command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
+@command(Op.CREATE_XRC_SRQ)
 def create_xrc_srq(
     hca: Hca, cmd: layout.create_xrc_srq_in, out: layout.create_xrc_srq_out
 ) -> Portions[None]:
@@ -216,7 +216,7 @@ def create_xrc_srq(
     out.xrc_srqn = hca.srqs.add(srq)
 
 
-@command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
+@command(Op.ARM_XRC_SRQ)
 def arm_xrc_srq(
     tables: ObjectTables, cmd: layout.arm_xrc_srq_in, out: layout.arm_xrc_srq_out
 ) -> None:
@@ -228,7 +228,7 @@ def arm_xrc_srq(
     srq_to_change(tables.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
 
 
-@command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
+@command(Op.QUERY_XRC_SRQ)
 def query_xrc_srq(
     tables: ObjectTables, cmd: layout.query_xrc_srq_in, out: layout.query_xrc_srq_out
 ) -> None:
@@ -241,7 +241,7 @@ def query_xrc_srq(
     out.xrc_srq_context_entry = bytes(srq.ctx)
 
 
-@command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
+@command(Op.DESTROY_XRC_SRQ)
 def destroy_xrc_srq(
     tables: ObjectTables, cmd: layout.destroy_xrc_srq_in, out: layout.destroy_xrc_srq_out
 ) -> None:
@@ -252,7 +252,7 @@ def destroy_xrc_srq(
     destroy(tables.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
-@command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
+@command(Op.CREATE_SRQ)
 def create_srq(hca: Hca, cmd: layout.create_srq_in, out: layout.create_srq_out) -> Portions[None]:
     """Create a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ.
 
@@ -270,7 +270,7 @@ def create_srq(hca: Hca, cmd: layout.create_srq_in, out: layout.create_srq_out) 
     out.srqn = hca.srqs.add(Srq(SrqForm.SRQ, ctx, queue, pd, xrcd, cq))
 
 
-@command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
+@command(Op.ARM_RQ)
 def arm_rq(tables: ObjectTables, cmd: layout.arm_rq_in, out: layout.arm_rq_out) -> None:
     """Arm the limit; mlx5_ib sends it for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd).
 
@@ -282,7 +282,7 @@ def arm_rq(tables: ObjectTables, cmd: layout.arm_rq_in, out: layout.arm_rq_out) 
     srq_to_change(tables.srqs, form, cmd.srq_number).lwm = cmd.lwm
 
 
-@command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
+@command(Op.QUERY_SRQ)
 def query_srq(tables: ObjectTables, cmd: layout.query_srq_in, out: layout.query_srq_out) -> None:
     """Return the context of creation with the current limit.
 
@@ -293,7 +293,7 @@ def query_srq(tables: ObjectTables, cmd: layout.query_srq_in, out: layout.query_
     out.srq_context_entry = bytes(srq.ctx)
 
 
-@command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
+@command(Op.DESTROY_SRQ)
 def destroy_srq(
     tables: ObjectTables, cmd: layout.destroy_srq_in, out: layout.destroy_srq_out
 ) -> None:

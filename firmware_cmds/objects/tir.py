@@ -69,7 +69,7 @@ def _hasher(ctx: layout.tirc) -> FlowHash | None:
     return InnerHasher(hasher) if chosen is inner else hasher
 
 
-@command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)
+@command(Op.CREATE_TIR)
 def create_tir(tables: ObjectTables, cmd: layout.create_tir_in, out: layout.create_tir_out) -> None:
     """Create a destination of flow table entries, for the RQ or RQT that it names.
 
@@ -92,7 +92,7 @@ def create_tir(tables: ObjectTables, cmd: layout.create_tir_in, out: layout.crea
         out.assign(parts(icm_address(IcmKind.TIR, out.tirn)))
 
 
-@command(Op.MODIFY_TIR, layout.modify_tir_in, layout.modify_tir_out)
+@command(Op.MODIFY_TIR)
 def modify_tir(hca: Hca, cmd: layout.modify_tir_in, out: layout.modify_tir_out) -> None:
     """Change hash, loopback and merging from the next packet on.
 
@@ -127,7 +127,7 @@ def modify_tir(hca: Hca, cmd: layout.modify_tir_in, out: layout.modify_tir_out) 
     hca.tirs.change(tir, apply, more)
 
 
-@command(Op.QUERY_TIR, layout.query_tir_in, layout.query_tir_out)
+@command(Op.QUERY_TIR)
 def query_tir(tables: ObjectTables, cmd: layout.query_tir_in, out: layout.query_tir_out) -> None:
     """Return the current context.
 
@@ -136,7 +136,7 @@ def query_tir(tables: ObjectTables, cmd: layout.query_tir_in, out: layout.query_
     out.tir_context = bytes(tables.tirs.need(cmd.tirn).ctx)
 
 
-@command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)
+@command(Op.DESTROY_TIR)
 def destroy_tir(hca: Hca, cmd: layout.destroy_tir_in, out: layout.destroy_tir_out) -> None:
     """Destroy the TIR; refused while a flow table entry forwards to it.
 

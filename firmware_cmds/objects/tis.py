@@ -25,7 +25,7 @@ _PRIO, _STRICT, _AFFINITY = 1 << 0, 1 << 1, 1 << 2
 """Bits of modify_tis_bitmask."""
 
 
-@command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
+@command(Op.CREATE_TIS)
 def create_tis(tables: ObjectTables, cmd: layout.create_tis_in, out: layout.create_tis_out) -> None:
     """Create a TIS: priority and transport domain of the send queues that name it.
 
@@ -73,7 +73,7 @@ def _underlay(tables: ObjectTables, number: int) -> Qp | None:
     return qp
 
 
-@command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)
+@command(Op.MODIFY_TIS)
 def modify_tis(tables: ObjectTables, cmd: layout.modify_tis_in, out: layout.modify_tis_out) -> None:
     """Change the priority, or the port of a LAG.
 
@@ -97,7 +97,7 @@ def modify_tis(tables: ObjectTables, cmd: layout.modify_tis_in, out: layout.modi
     tis.decode()
 
 
-@command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)
+@command(Op.QUERY_TIS)
 def query_tis(tables: ObjectTables, cmd: layout.query_tis_in, out: layout.query_tis_out) -> None:
     """Return the current context.
 
@@ -106,7 +106,7 @@ def query_tis(tables: ObjectTables, cmd: layout.query_tis_in, out: layout.query_
     out.tis_context = bytes(tables.tises.need(cmd.tisn).ctx)
 
 
-@command(Op.DESTROY_TIS, layout.destroy_tis_in, layout.destroy_tis_out)
+@command(Op.DESTROY_TIS)
 def destroy_tis(
     tables: ObjectTables, cmd: layout.destroy_tis_in, out: layout.destroy_tis_out
 ) -> None:

@@ -51,7 +51,7 @@ A umem may have a million page entries, so their lowest bytes are checked togeth
 """
 
 
-@command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
+@command(Op.CREATE_UCTX, privileged=True)
 def create_uctx(
     tables: ObjectTables, cmd: layout.create_uctx_in, out: layout.create_uctx_out
 ) -> None:
@@ -64,7 +64,7 @@ def create_uctx(
     out.uid = tables.uctxs.add(Uctx(cmd.uctx.cap))
 
 
-@command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
+@command(Op.DESTROY_UCTX)
 def destroy_uctx(
     tables: ObjectTables, cmd: layout.destroy_uctx_in, out: layout.destroy_uctx_out
 ) -> None:
@@ -78,7 +78,7 @@ def destroy_uctx(
     tables.uctxs.remove(cmd.uid)
 
 
-@command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
+@command(Op.CREATE_UMEM)
 def create_umem(
     hca: Hca, cmd: layout.create_umem_in, out: layout.create_umem_out
 ) -> Portions[None]:
@@ -126,7 +126,7 @@ def _take_rights(pages: array[int]) -> Portions[bool]:
     return is_writable
 
 
-@command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
+@command(Op.DESTROY_UMEM)
 def destroy_umem(
     tables: ObjectTables, cmd: layout.destroy_umem_in, out: layout.destroy_umem_out
 ) -> None:

@@ -46,7 +46,7 @@ def _check(caps: Caps, ctx: layout.xrqc) -> None:
         )
 
 
-@command(Op.CREATE_XRQ, layout.create_xrq_in, layout.create_xrq_out)
+@command(Op.CREATE_XRQ)
 def create_xrq(hca: Hca, cmd: layout.create_xrq_in, out: layout.create_xrq_out) -> Portions[None]:
     """Create a queue with an empty tag list: a list of WQEs (mlx5_ib), or a ring (UCX).
 
@@ -64,7 +64,7 @@ def create_xrq(hca: Hca, cmd: layout.create_xrq_in, out: layout.create_xrq_out) 
     out.xrqn = hca.srqs.add(xrq)
 
 
-@command(Op.ARM_XRQ, layout.arm_xrq_in, layout.arm_xrq_out)
+@command(Op.ARM_XRQ)
 def arm_xrq(tables: ObjectTables, cmd: layout.arm_xrq_in, out: layout.arm_xrq_out) -> None:
     """Arm the limit.
 
@@ -74,7 +74,7 @@ def arm_xrq(tables: ObjectTables, cmd: layout.arm_xrq_in, out: layout.arm_xrq_ou
     srq_to_change(tables.srqs, SrqForm.XRQ, cmd.xrqn).lwm = cmd.lwm
 
 
-@command(Op.QUERY_XRQ, layout.query_xrq_in, layout.query_xrq_out)
+@command(Op.QUERY_XRQ)
 def query_xrq(tables: ObjectTables, cmd: layout.query_xrq_in, out: layout.query_xrq_out) -> None:
     """Return the context of creation with the current limit and tag counts.
 
@@ -85,7 +85,7 @@ def query_xrq(tables: ObjectTables, cmd: layout.query_xrq_in, out: layout.query_
     out.xrq_context = bytes(xrq.ctx)
 
 
-@command(Op.DESTROY_XRQ, layout.destroy_xrq_in, layout.destroy_xrq_out)
+@command(Op.DESTROY_XRQ)
 def destroy_xrq(
     tables: ObjectTables, cmd: layout.destroy_xrq_in, out: layout.destroy_xrq_out
 ) -> None:

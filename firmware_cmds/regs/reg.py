@@ -104,8 +104,6 @@ def _layout_of(cmd: layout.access_register_in) -> type[Prm] | None:
 
 @command(
     Op.ACCESS_REG,
-    layout.access_register_in,
-    layout.access_register_out,
     needs=HcaState.ENABLED,
     opened=OpenField("register_data", _layout_of),
     privileged=True,

@@ -27,7 +27,7 @@ _TRAFFIC: Final = Struct(">QQ")
 """Layout of traffic_counter: packets, octets."""
 
 
-@command(Op.ALLOC_FLOW_COUNTER, layout.alloc_flow_counter_in, layout.alloc_flow_counter_out)
+@command(Op.ALLOC_FLOW_COUNTER)
 def alloc_flow_counter(
     tables: ObjectTables, cmd: layout.alloc_flow_counter_in, out: layout.alloc_flow_counter_out
 ) -> None:
@@ -48,7 +48,7 @@ def alloc_flow_counter(
     out.flow_counter_id = counters.add_bulk() if cmd.flow_counter_bulk else counters.add()
 
 
-@command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
+@command(Op.DEALLOC_FLOW_COUNTER)
 def dealloc_flow_counter(
     tables: ObjectTables, cmd: layout.dealloc_flow_counter_in, out: layout.dealloc_flow_counter_out
 ) -> None:
@@ -59,7 +59,7 @@ def dealloc_flow_counter(
     tables.flow_counters.remove(cmd.flow_counter_id)
 
 
-@command(Op.QUERY_FLOW_COUNTER, layout.query_flow_counter_in, layout.query_flow_counter_out)
+@command(Op.QUERY_FLOW_COUNTER)
 def query_flow_counter(
     hca: Hca, cmd: layout.query_flow_counter_in, out: layout.query_flow_counter_out
 ) -> None:

@@ -38,9 +38,7 @@ def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGro
     return group
 
 
-@command(
-    Op.CREATE_FLOW_GROUP, layout.create_flow_group_in, layout.create_flow_group_out, of_vports=True
-)
+@command(Op.CREATE_FLOW_GROUP, of_vports=True)
 def create_flow_group(
     hca: Hca, cmd: layout.create_flow_group_in, out: layout.create_flow_group_out
 ) -> None:
@@ -91,7 +89,7 @@ def _definer(
     return None
 
 
-@command(Op.QUERY_FLOW_GROUP, layout.query_flow_group_in, layout.query_flow_group_out)
+@command(Op.QUERY_FLOW_GROUP)
 def query_flow_group(
     hca: Hca, cmd: layout.query_flow_group_in, out: layout.query_flow_group_out
 ) -> None:
@@ -105,10 +103,7 @@ def query_flow_group(
         setattr(out, name, getattr(match, name))
 
 
-@command(
-    Op.DESTROY_FLOW_GROUP, layout.destroy_flow_group_in, layout.destroy_flow_group_out,
-    of_vports=True,
-)  # fmt: skip
+@command(Op.DESTROY_FLOW_GROUP, of_vports=True)
 def destroy_flow_group(
     hca: Hca, cmd: layout.destroy_flow_group_in, out: layout.destroy_flow_group_out
 ) -> None:

@@ -144,13 +144,7 @@ def _lag_next(
     return table
 
 
-@command(
-    Op.CREATE_FLOW_TABLE,
-    layout.create_flow_table_in,
-    layout.create_flow_table_out,
-    newer=_NEWER,
-    of_vports=True,
-)
+@command(Op.CREATE_FLOW_TABLE, newer=_NEWER, of_vports=True)
 def create_flow_table(
     hca: Hca, cmd: layout.create_flow_table_in, out: layout.create_flow_table_out
 ) -> None:
@@ -188,13 +182,7 @@ def create_flow_table(
     domain_of(hca, table).demuxes += is_demux
 
 
-@command(
-    Op.MODIFY_FLOW_TABLE,
-    layout.modify_flow_table_in,
-    layout.modify_flow_table_out,
-    newer=_NEWER,
-    of_vports=True,
-)
+@command(Op.MODIFY_FLOW_TABLE, newer=_NEWER, of_vports=True)
 def modify_flow_table(
     hca: Hca, cmd: layout.modify_flow_table_in, out: layout.modify_flow_table_out
 ) -> None:
@@ -230,7 +218,7 @@ def modify_flow_table(
     domain_of(hca, table).flush()
 
 
-@command(Op.QUERY_FLOW_TABLE, layout.query_flow_table_in, layout.query_flow_table_out)
+@command(Op.QUERY_FLOW_TABLE)
 def query_flow_table(
     hca: Hca, cmd: layout.query_flow_table_in, out: layout.query_flow_table_out
 ) -> None:
@@ -246,10 +234,7 @@ def query_flow_table(
         out.flow_table_context.sw_owner_icm_root_1 = address
 
 
-@command(
-    Op.DESTROY_FLOW_TABLE, layout.destroy_flow_table_in, layout.destroy_flow_table_out,
-    of_vports=True,
-)  # fmt: skip
+@command(Op.DESTROY_FLOW_TABLE, of_vports=True)
 def destroy_flow_table(
     hca: Hca, cmd: layout.destroy_flow_table_in, out: layout.destroy_flow_table_out
 ) -> None:
@@ -273,10 +258,7 @@ def destroy_flow_table(
     steering.forget_underlays(domain, table)
 
 
-@command(
-    Op.SET_FLOW_TABLE_ROOT, layout.set_flow_table_root_in, layout.set_flow_table_root_out,
-    privileged=True, of_vports=True,
-)  # fmt: skip
+@command(Op.SET_FLOW_TABLE_ROOT, privileged=True, of_vports=True)
 def set_flow_table_root(
     hca: Hca, cmd: layout.set_flow_table_root_in, out: layout.set_flow_table_root_out
 ) -> None:

@@ -49,7 +49,7 @@ def _entry(table: FlowTable, index: int) -> FlowEntry:
     return entry
 
 
-@command(Op.SET_FLOW_TABLE_ENTRY, layout.set_fte_in, layout.set_fte_out, of_vports=True)
+@command(Op.SET_FLOW_TABLE_ENTRY, of_vports=True)
 def set_flow_table_entry(hca: Hca, cmd: layout.set_fte_in, out: layout.set_fte_out) -> None:
     """Create an entry at an index of a group, or change the actions of an entry.
 
@@ -138,7 +138,7 @@ def _modify(hca: Hca, cmd: layout.set_fte_in, table: FlowTable) -> None:
     hca.flow_entries.change(entry, apply, FlowEntry.DESTINATION_BYTES * (items - had))
 
 
-@command(Op.QUERY_FLOW_TABLE_ENTRY, layout.query_fte_in, layout.query_fte_out)
+@command(Op.QUERY_FLOW_TABLE_ENTRY)
 def query_flow_table_entry(hca: Hca, cmd: layout.query_fte_in, out: layout.query_fte_out) -> None:
     """Return the current context and its lists, up to the output's space.
 
@@ -154,7 +154,7 @@ def query_flow_table_entry(hca: Hca, cmd: layout.query_fte_in, out: layout.query
         places[number] = ctx[at : at + LIST_ITEM_BYTES]
 
 
-@command(Op.DELETE_FLOW_TABLE_ENTRY, layout.delete_fte_in, layout.delete_fte_out, of_vports=True)
+@command(Op.DELETE_FLOW_TABLE_ENTRY, of_vports=True)
 def delete_flow_table_entry(
     hca: Hca, cmd: layout.delete_fte_in, out: layout.delete_fte_out
 ) -> None:

@@ -20,10 +20,7 @@ _OWN = (FlowTableType.NIC_RX, FlowTableType.NIC_TX)
 """Table types of the function, not of a switch, whose entries change packets."""
 
 
-@command(
-    Op.ALLOC_MODIFY_HEADER_CONTEXT, layout.alloc_modify_header_context_in,
-    layout.alloc_modify_header_context_out,
-)  # fmt: skip
+@command(Op.ALLOC_MODIFY_HEADER_CONTEXT)
 def alloc_modify_header_context(
     tables: ObjectTables,
     cmd: layout.alloc_modify_header_context_in,
@@ -56,10 +53,7 @@ def alloc_modify_header_context(
     out.modify_header_id = tables.modify_headers.add(context)
 
 
-@command(
-    Op.DEALLOC_MODIFY_HEADER_CONTEXT, layout.dealloc_modify_header_context_in,
-    layout.dealloc_modify_header_context_out,
-)  # fmt: skip
+@command(Op.DEALLOC_MODIFY_HEADER_CONTEXT)
 def dealloc_modify_header_context(
     tables: ObjectTables,
     cmd: layout.dealloc_modify_header_context_in,

@@ -25,10 +25,7 @@ _FIXED_BYTES = layout.packet_reformat_context_in.size - 2
 """Size in bytes of the fields before reformat_data."""
 
 
-@command(
-    Op.ALLOC_PACKET_REFORMAT_CONTEXT, layout.alloc_packet_reformat_context_in,
-    layout.alloc_packet_reformat_context_out,
-)  # fmt: skip
+@command(Op.ALLOC_PACKET_REFORMAT_CONTEXT)
 def alloc_packet_reformat_context(
     tables: ObjectTables,
     cmd: layout.alloc_packet_reformat_context_in,
@@ -65,10 +62,7 @@ def alloc_packet_reformat_context(
     out.packet_reformat_id = tables.packet_reformats.add(context)
 
 
-@command(
-    Op.QUERY_PACKET_REFORMAT_CONTEXT, layout.query_packet_reformat_context_in,
-    layout.query_packet_reformat_context_out,
-)  # fmt: skip
+@command(Op.QUERY_PACKET_REFORMAT_CONTEXT)
 def query_packet_reformat_context(
     tables: ObjectTables,
     cmd: layout.query_packet_reformat_context_in,
@@ -87,10 +81,7 @@ def query_packet_reformat_context(
         places[number] = ctx[at : at + _PIECE_BYTES]
 
 
-@command(
-    Op.DEALLOC_PACKET_REFORMAT_CONTEXT, layout.dealloc_packet_reformat_context_in,
-    layout.dealloc_packet_reformat_context_out,
-)  # fmt: skip
+@command(Op.DEALLOC_PACKET_REFORMAT_CONTEXT)
 def dealloc_packet_reformat_context(
     tables: ObjectTables,
     cmd: layout.dealloc_packet_reformat_context_in,

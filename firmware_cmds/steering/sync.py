@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from emu.device.state.tables import ObjectTables
 
 
-@command(Op.SYNC_STEERING, layout.sync_steering_in, layout.sync_steering_out)
+@command(Op.SYNC_STEERING)
 def sync_steering(
     tables: ObjectTables, cmd: layout.sync_steering_in, out: layout.sync_steering_out
 ) -> None:

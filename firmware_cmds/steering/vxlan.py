@@ -23,12 +23,7 @@ def _check(caps: Caps) -> None:
         raise CmdError(Status.BAD_OP_ERR, "VXLAN is not offloaded")
 
 
-@command(
-    Op.ADD_VXLAN_UDP_DPORT,
-    layout.add_vxlan_udp_dport_in,
-    layout.add_vxlan_udp_dport_out,
-    privileged=True,
-)
+@command(Op.ADD_VXLAN_UDP_DPORT, privileged=True)
 def add_vxlan_udp_dport(
     tables: ObjectTables, cmd: layout.add_vxlan_udp_dport_in, out: layout.add_vxlan_udp_dport_out
 ) -> None:
@@ -44,12 +39,7 @@ def add_vxlan_udp_dport(
     tables.parse_vxlan(ports)
 
 
-@command(
-    Op.DELETE_VXLAN_UDP_DPORT,
-    layout.delete_vxlan_udp_dport_in,
-    layout.delete_vxlan_udp_dport_out,
-    privileged=True,
-)
+@command(Op.DELETE_VXLAN_UDP_DPORT, privileged=True)
 def delete_vxlan_udp_dport(
     tables: ObjectTables,
     cmd: layout.delete_vxlan_udp_dport_in,

@@ -169,7 +169,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-@command(Op.GEN_EQE, layout.gen_eqe_in, layout.gen_eqe_out)
+@command(Op.GEN_EQE)
 def gen_eqe(hca: Hca, cmd: layout.gen_eqe_in, out: layout.gen_eqe_out) -> None:
     """An entry is written to the event queue, of the type and with the data in ``eqe``."""
     kind, sub_type = cmd.eqe[1], cmd.eqe[3]
@@ -264,18 +264,18 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-@command(
-    Op.CREATE_QOS_PARA_VPORT, layout.create_qos_para_vport_in, layout.create_qos_para_vport_out
-)
-def create_qos_para_vport(hca: Hca, cmd: Any, out: Any) -> None:
+@command(Op.CREATE_QOS_PARA_VPORT)
+def create_qos_para_vport(
+    hca: Hca, cmd: layout.create_qos_para_vport_in, out: layout.create_qos_para_vport_out
+) -> None:
     """Make a guarantee."""
     out.number = hca.objects[QosParaVport].add(QosParaVport(cmd.share))
 
 
-@command(
-    Op.DESTROY_QOS_PARA_VPORT, layout.destroy_qos_para_vport_in, layout.destroy_qos_para_vport_out
-)
-def destroy_qos_para_vport(hca: Hca, cmd: Any, out: Any) -> None:
+@command(Op.DESTROY_QOS_PARA_VPORT)
+def destroy_qos_para_vport(
+    hca: Hca, cmd: layout.destroy_qos_para_vport_in, out: layout.destroy_qos_para_vport_out
+) -> None:
     """Destroy the guarantee."""
     hca.objects[QosParaVport].remove(cmd.number)
 '''
@@ -412,8 +412,10 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-@command(Op.FPGA_CREATE_QP, layout.fpga_create_qp_in, layout.fpga_create_qp_out)
-def fpga_create_qp(hca: Hca, cmd: Any, out: Any) -> None:
+@command(Op.FPGA_CREATE_QP)
+def fpga_create_qp(
+    hca: Hca, cmd: layout.fpga_create_qp_in, out: layout.fpga_create_qp_out
+) -> None:
     """Make a queue pair."""
     out.fpga_qpn = hca.objects[FpgaQp].add(FpgaQp())
 '''

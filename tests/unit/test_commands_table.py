@@ -7,6 +7,7 @@ from helpers.each import for_each
 
 from emu.device.cmdif.registry import Command, command
 from firmware_cmds import TABLE
+from firmware_cmds.objects.pd import alloc_pd
 from firmware_cmds.table import markdown
 from layouts.enums import Op
 from layouts.registry import structures
@@ -66,7 +67,7 @@ def test_table_is_read_only(entry):
 @every_command
 def test_opcode_has_one_handler(entry):
     with pytest.raises(ValueError, match="already has the handler"):
-        command(entry.op, entry.layout_in, entry.layout_out)(lambda hca, cmd, out: None)
+        command(entry.op)(alloc_pd)
 
 
 PARTS = {"set_action_in", "add_action_in", "copy_action_in", "packet_reformat_context_in"}

@@ -1,6 +1,7 @@
 """The decorator that registers a firmware command, and the table of commands.
 
-``@command`` registers a firmware command. ``firmware_cmds`` imports the modules and passes the
+``@command`` registers a firmware command, with the structures in its signature. ``firmware_cmds``
+imports the modules and passes the
 finished table to the device: a new command is a layout, a decorated function and a test.
 """
 
@@ -133,10 +134,22 @@ class Command:
 COMMANDS: Final[dict[int, Command]] = {}
 
 
+def add(command: Command) -> None:
+    """Put a command into COMMANDS; raise ValueError for an opcode that has a handler already."""
+    if command.op in COMMANDS:
+        present = COMMANDS[command.op].handler
+        raise ValueError(f"{command.op.name} already has the handler {present}")
+    COMMANDS[command.op] = command
+
+
+def _structure(handler: Any, parameter: str) -> type[Prm]:
+    """Return the structure that annotates a parameter of a handler."""
+    structure: type[Prm] = eval(handler.__annotations__[parameter], handler.__globals__)
+    return structure
+
+
 def command(
     op: Op,
-    layout_in: type[InT],
-    layout_out: type[OutT],
     *,
     needs: HcaState = HcaState.INITIALIZED,
     opened: OpenField | None = None,
@@ -145,22 +158,19 @@ def command(
     of_others: bool = False,
     of_vports: bool = False,
 ) -> Callable[[Handler[InT, OutT]], Handler[InT, OutT]]:
-    """Return a decorator that puts a handler into COMMANDS and returns the handler unchanged.
+    """Return a decorator that adds a handler and returns it unchanged; raises as :func:`add`.
 
-    The decorator raises ValueError for an opcode that already has a handler. ``privileged`` is for
+    The annotations of the handler's ``cmd`` and ``out`` are the structures. ``privileged`` is for
     commands that no driver forwards for a process. The lists of mlx5_ib lack them (devx.c:
     devx_is_obj_create_cmd and its neighbours, devx_is_general_cmd), and mlx5_ib itself never sends
     them with a uid.
     """
 
     def register(handler: Handler[InT, OutT]) -> Handler[InT, OutT]:
-        """Put the handler into COMMANDS and return it; raise ValueError for a used opcode."""
-        if op in COMMANDS:
-            raise ValueError(f"{op.name} already has the handler {COMMANDS[op].handler}")
-        COMMANDS[op] = Command(
-            op, layout_in, layout_out, handler, needs, opened, newer, privileged, of_others,
-            of_vports,
-        )  # fmt: skip
+        """Add the handler, and return it."""
+        layout_in, layout_out = _structure(handler, "cmd"), _structure(handler, "out")
+        options = needs, opened, newer, privileged, of_others, of_vports
+        add(Command(op, layout_in, layout_out, handler, *options))
         return handler
 
     return register
