@@ -16,7 +16,7 @@ from emu.device.port.eth import counter_groups
 from emu.device.port.eth.flow_control import MAX_CRITICAL_MS
 from emu.device.port.eth.physical import module
 from emu.device.port.eth.qos import PRIORITIES
-from firmware_cmds.regs import buffer_regs, link_regs, port_checks, qos_regs, roce_accl
+from firmware_cmds.regs import buffer_regs, link_regs, qos_regs, roce_accl
 from firmware_cmds.regs.registers import AccessRegister, of_part
 from layouts.enums import RegId, Status
 from layouts.eth_enums import PortStatus
@@ -138,6 +138,24 @@ def _ppcnt(hca: Hca, reg: layout.ppcnt_reg) -> None:
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
 
 
+def _pcmr(port: EthPort, reg: port_regs.pcmr_reg) -> None:
+    """Fill in whether the frame check sequence is checked; nothing else can be configured."""
+    reg.entropy_force_cap = reg.entropy_calc_cap = reg.entropy_gre_calc_cap = 0
+    reg.entropy_force = reg.entropy_calc = reg.entropy_gre_calc = 0
+    reg.rx_ts_over_crc_cap = reg.rx_ts_over_crc = 0
+    reg.fcs_cap = 1
+    reg.fcs_chk = port.checks_fcs
+
+
+def _set_pcmr(port: EthPort, reg: port_regs.pcmr_reg) -> None:
+    """Set whether frames are checked (``ethtool -K rx-all``).
+
+    Other bits have no capability and no effect.
+    """
+    port.checks_fcs = bool(reg.fcs_chk)
+    _pcmr(port, reg)
+
+
 def _pmaos(hca: Hca, reg: module_regs.pmaos_reg) -> None:
     """Fill in whether a module is present (illumos' mlxcx: mlxcx_mac_txr_info).
 
@@ -197,12 +215,14 @@ def _mcia(port: EthPort, reg: module_regs.mcia_reg) -> None:
 _OF_PORT: dict[int, AccessRegister[EthPort]] = {
     RegId.PCAM: AccessRegister(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
     RegId.MCIA: AccessRegister(module_regs.mcia_reg, _mcia),
+    RegId.PCMR: AccessRegister(
+        port_regs.pcmr_reg, _pcmr, _set_pcmr, gate="ports_check", is_shared=True
+    ),
 }
 REGISTERS: dict[int, AccessRegister[Any]] = {
     **of_part(lambda hca: hca.eth, _OF_PORT),
     **qos_regs.REGISTERS,
     **roce_accl.REGISTERS,
-    **port_checks.REGISTERS,
     **link_regs.REGISTERS,
     **buffer_regs.REGISTERS,
     RegId.PMTU: AccessRegister(layout.pmtu_reg, _pmtu, _set_pmtu),
