@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 import cloup
 
+from emu.cli.options.declared import offered
 from emu.cli.options.groups import DEVICES, TRACES, grouped_option
-from emu.cli.options.net import net_option
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import ExampleFile, NewFile
@@ -23,6 +23,7 @@ from emu.cli.shared.numbers import WholeNumber
 from emu.compiled import building
 from emu.device.function.function import Function
 from emu.guests.machine.routing import address_option, function_options, root_port
+from emu.guests.options import option_named
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
 from emu.host.user_error import UserError
@@ -122,7 +123,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     help="Attach InfiniBand functions to the subnet of this file (output of ibnetdiscover);"
     " @two-leaves is an example.",
 )
-@net_option
+@offered(option_named("nets"))
 @grouped_option(
     DEVICES,
     "--socket-mode",
