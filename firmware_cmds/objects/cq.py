@@ -266,6 +266,5 @@ def query_cq(hca: Hca, cmd: layout.query_cq_in, out: layout.query_cq_out) -> Non
     """
     cq = hca.cqs.need(cmd.cqn)
     write_held(hca, cq)
-    cq.encode()
-    out.cq_context = bytes(cq.ctx)
+    out.cq_context = cq.encode()
     out.pas.put_words(cq.buffer.pages[: len(out.pas)])

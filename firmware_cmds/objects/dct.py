@@ -63,9 +63,7 @@ def query_dct(tables: ObjectTables, cmd: layout.query_dct_in, out: layout.query_
 
     Refuse an unknown target with BAD_RES_ERR.
     """
-    dct = tables.dcts.need(cmd.dctn)
-    dct.encode()
-    out.dct_context_entry = bytes(dct.ctx)
+    out.dct_context_entry = tables.dcts.need(cmd.dctn).encode()
 
 
 @command(Op.DRAIN_DCT)

@@ -297,8 +297,7 @@ def query_qp(tables: ObjectTables, cmd: layout.query_qp_in, out: layout.query_qp
     mlx5_ib_qp_err_syndrome). Refuse an unknown number with BAD_RES_ERR.
     """
     qp = tables.qps.need(cmd.qpn)
-    qp.encode()
-    out.qpc = bytes(qp.ctx)
+    out.qpc = qp.encode()
     words = [*_extension(tables.caps, qp), *qp.buffer.pages] if cmd.qpc_ext else qp.buffer.pages
     out.pas.put_words(words[: len(out.pas)])
 

@@ -259,9 +259,7 @@ def query_rq(tables: ObjectTables, cmd: layout.query_rq_in, out: layout.query_rq
 
     Refuse an unknown number with BAD_RES_ERR.
     """
-    rq = tables.rqs.need(cmd.rqn)
-    rq.encode()
-    out.rq_context = bytes(rq.ctx)
+    out.rq_context = tables.rqs.need(cmd.rqn).encode()
 
 
 @command(Op.DESTROY_RQ)

@@ -187,9 +187,7 @@ def query_sq(tables: ObjectTables, cmd: layout.query_sq_in, out: layout.query_sq
 
     Refuse an unknown number with BAD_RES_ERR.
     """
-    sq = tables.sqs.need(cmd.sqn)
-    sq.encode()
-    out.sq_context = bytes(sq.ctx)
+    out.sq_context = tables.sqs.need(cmd.sqn).encode()
 
 
 @command(Op.DESTROY_SQ)

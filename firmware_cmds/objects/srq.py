@@ -175,9 +175,7 @@ def query_rmp(tables: ObjectTables, cmd: layout.query_rmp_in, out: layout.query_
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
     """
-    rmp = srq_of(tables.srqs, SrqForm.RMP, cmd.rmpn)
-    rmp.encode()
-    out.rmp_context = bytes(rmp.ctx)
+    out.rmp_context = srq_of(tables.srqs, SrqForm.RMP, cmd.rmpn).encode()
 
 
 @command(Op.DESTROY_RMP)
@@ -237,8 +235,7 @@ def query_xrc_srq(
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
     """
     srq = srq_of(tables.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
-    srq.encode()
-    out.xrc_srq_context_entry = bytes(srq.ctx)
+    out.xrc_srq_context_entry = srq.encode()
 
 
 @command(Op.DESTROY_XRC_SRQ)
@@ -288,9 +285,7 @@ def query_srq(tables: ObjectTables, cmd: layout.query_srq_in, out: layout.query_
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
     """
-    srq = srq_of(tables.srqs, SrqForm.SRQ, cmd.srqn)
-    srq.encode()
-    out.srq_context_entry = bytes(srq.ctx)
+    out.srq_context_entry = srq_of(tables.srqs, SrqForm.SRQ, cmd.srqn).encode()
 
 
 @command(Op.DESTROY_SRQ)

@@ -80,9 +80,7 @@ def query_xrq(tables: ObjectTables, cmd: layout.query_xrq_in, out: layout.query_
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
     """
-    xrq = srq_of(tables.srqs, SrqForm.XRQ, cmd.xrqn)
-    xrq.encode()
-    out.xrq_context = bytes(xrq.ctx)
+    out.xrq_context = srq_of(tables.srqs, SrqForm.XRQ, cmd.xrqn).encode()
 
 
 @command(Op.DESTROY_XRQ)

@@ -113,9 +113,7 @@ def _queue(numbers: Numbers, number: int) -> Qp | AnySq | Rq:
 
 
 def _context(tables: ObjectTables, number: int) -> Contents:
-    queue = _queue(tables.queues, number)
-    queue.encode()
-    return made(bytes(queue.ctx))
+    return made(bytes(_queue(tables.queues, number).encode()))
 
 
 def _srq_context(tables: ObjectTables, number: int) -> Contents:
@@ -123,8 +121,7 @@ def _srq_context(tables: ObjectTables, number: int) -> Contents:
     srq = tables.srqs.get(number)
     if srq is None:
         raise MissingError
-    srq.encode()
-    return made(bytes(srq.ctx))
+    return made(bytes(srq.encode()))
 
 
 def _ring(ring: _Ring | None) -> Contents:

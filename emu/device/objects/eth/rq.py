@@ -122,8 +122,8 @@ class Rq(Queue):
         self.strips = receives and not self.ctx.vsd
         self.scatters_fcs = receives and bool(self.ctx.scatter_fcs)
 
-    def encode(self) -> None:
-        """Write the state and the ring's counters into the context, for QUERY_RQ.
+    def encode(self) -> rqc:
+        """Write the state and the ring's counters into the context; return it, for QUERY_RQ.
 
         A queue over an RMP has no counters of its own. OpenBSD's if_mcx.c shows the counters
         (kstat).
@@ -132,6 +132,7 @@ class Rq(Queue):
         if self.rmp is None:
             self.ctx.wq.hw_counter = self.queue.consumed
             self.ctx.wq.sw_counter = self.queue.produced()
+        return self.ctx
 
     @property
     def size_frames(self) -> int:

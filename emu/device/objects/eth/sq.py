@@ -60,9 +60,10 @@ class AnySq(Queue):
     def restart(self) -> None:
         """Reset the queue, which went to RST; empty here, subclasses reset ring or pairing."""
 
-    def encode(self) -> None:
-        """Write the values that the engine has changed back into the context, for a query."""
+    def encode(self) -> sqc:
+        """Write the values that the engine has changed into the context; return it for a query."""
         self.ctx.state = self.state
+        return self.ctx
 
     def stop_waiting(self) -> None:
         """Cancel the timer of pacing; the claims on bandwidth stay."""
@@ -150,10 +151,10 @@ class Sq(AnySq):
         """Empty the ring, which the driver counts from 0 again."""
         self.ring.restart()
 
-    def encode(self) -> None:
-        super().encode()
+    def encode(self) -> sqc:
         self.ctx.wq.hw_counter = self.ring.ci
         self.ctx.wq.sw_counter = self.ring.produced()
+        return super().encode()
 
     def holds(self) -> tuple[Object, ...]:
         own = (part for part in (self.cq, self.pd, self.ts_cq) if part is not None)

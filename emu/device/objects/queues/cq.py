@@ -132,8 +132,8 @@ class Cq(Object):
         self.stop_waiting()
         return 0
 
-    def encode(self) -> None:
-        """Write status, arming state and indices into the context, for QUERY_CQ.
+    def encode(self) -> cqc:
+        """Write status, arming state and indices into the context; return it, for QUERY_CQ.
 
         Indices are cut to 24 bits.
         """
@@ -142,6 +142,7 @@ class Cq(Object):
         ctx.last_notified_index = self.notified_pi & 0xFFFFFF
         ctx.last_solicit_index = self.solicited_pi & 0xFFFFFF
         ctx.producer_counter, ctx.consumer_counter = self.pi & 0xFFFFFF, self.ci & 0xFFFFFF
+        return ctx
 
     def about(self) -> dict[str, object]:
         """Return size, indices, EQ number, status and arming state."""

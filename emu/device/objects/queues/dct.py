@@ -63,10 +63,11 @@ class Dct(Object):
         self.responders: dict[Responder, None] = {}
         """Responders of the target, the oldest first."""
 
-    def encode(self) -> None:
-        """Write the values that have changed since creation into the context, for a query."""
+    def encode(self) -> dctc:
+        """Write the values that have changed since creation into the context, and return it."""
         self.ctx.state = DRAINED if self.is_drained else 0
         self.ctx.dc_access_key_violation_count = self.key_violations & 0xFFFFFFFF
+        return self.ctx
 
     def holds(self) -> tuple[Object, ...]:
         references = (self.pd, self.srq, self.cq, self.counter)

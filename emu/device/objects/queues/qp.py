@@ -370,12 +370,13 @@ class Qp(Queue):
         """
         self.ctx.pm_state = self.path_state = PmState.ARMED
 
-    def encode(self) -> None:
-        """Write state, PSNs and the send queue's counter into the context, for QUERY_QP."""
+    def encode(self) -> qpc:
+        """Write state, PSNs and the send queue's counter into the context; return it."""
         self.ctx.state = self.state
         self.ctx.next_send_psn, self.ctx.next_rcv_psn = self.psn, self.epsn
         if self.sq is not None:
             self.ctx.hw_sq_wqebb_counter = self.sq.ci
+        return self.ctx
 
     def note_error(self, syndrome: bytes) -> None:
         """Record the error that stopped the queue pair, for a query; keep an earlier one."""

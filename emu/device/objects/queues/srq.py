@@ -74,8 +74,8 @@ class Srq(Object):
         self._begun: WeakSet[ReceiveRequest] | None = None
         """WQEs of messages in progress on queue pairs that do not refer to this queue (XRC)."""
 
-    def encode(self) -> None:
-        """Write limit water mark, error state and tag list counts into the context, for a query.
+    def encode(self) -> rmpc | srqc | xrc_srqc | xrqc:
+        """Write limit water mark, error state and tag list counts into the context; return it.
 
         The state is written only for a queue in error.
         """
@@ -90,6 +90,7 @@ class Srq(Object):
             context.append_next_index = self.tags.next_index
             context.sw_phase_cnt = self.tags.sw_phase
             context.hw_phase_cnt = self.tags.hw_phase
+        return self.ctx
 
     def track_in_flight(self, wqe: ReceiveRequest) -> None:
         """Track a WQE that a message has taken and will fill later, for ``detach_in_flight``.
