@@ -255,6 +255,10 @@ class Prm(Structure, metaclass=PrmType, abstract=True):
     def __bytes__(self) -> bytes:
         return bytes(self.buf[self.base : self.base + type(self)._size])
 
+    def copy(self) -> Self:
+        """Return a view over a copy of the fixed part, which is writable."""
+        return type(self)(bytearray(bytes(self)))
+
     def assign(self, values: Mapping[str, Any]) -> None:
         """Set the named fields in the buffer, nested structures from mappings; others stay.
 

@@ -60,7 +60,7 @@ def create_cq(hca: Hca, cmd: layout.create_cq_in, out: layout.create_cq_out) -> 
     and a ring or doorbell record that is not writable guest memory. Refuse with LIM_ERR a size
     above log_max_cq_sz or a full table. An unknown EQ, UAR or umem gets BAD_RES_ERR.
     """
-    ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
+    ctx = cmd.cq_context.copy()
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
     if ctx.cqe_sz >= len(CQE_BYTES):
@@ -186,7 +186,7 @@ def _modify(caps: Caps, events: Events, cq: Cq, cmd: layout.modify_cq_in) -> Non
         _check_period_mode(caps, given.cq_period_mode)
     if unknown := select & ~sum(ModifyCq):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", f"{unknown:#x}")
-    changed = layout.cqc.view(bytearray(bytes(cq.ctx)))
+    changed = cq.ctx.copy()
     for flag, name in (
         (ModifyCq.PERIOD, "cq_period"),
         (ModifyCq.COUNT, "cq_max_count"),

@@ -32,7 +32,7 @@ def create_dct(hca: Hca, cmd: layout.create_dct_in, out: layout.create_dct_out) 
     XRQ, and rlky of a process. Unknown PDs, CQs, SRQs and counter sets get BAD_RES_ERR. An SRQ is
     required.
     """
-    ctx = layout.dctc.view(bytearray(bytes(cmd.dct_context_entry)))
+    ctx = cmd.dct_context_entry.copy()
     if ctx.port:  # UCX leaves it 0; a driver with LAG chooses one
         attributes.check_port(hca.caps, ctx.port)
     attributes.check_pkey_index(hca.caps, ctx.pkey_index)

@@ -79,7 +79,7 @@ def create_qp(hca: Hca, cmd: layout.create_qp_in, out: layout.create_qp_out) -> 
     record outside guest memory. Refuse with LIM_ERR sizes beyond the capabilities or a full table.
     Unknown objects get BAD_RES_ERR. A special QP replaces the earlier one of its number.
     """
-    ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
+    ctx = cmd.qpc.copy()
     _check_type(hca, ctx)
     if ctx.ulp_stateless_offload_mode == UlpStatelessOffloadMode.ENHANCED:
         out.qpn = _add_underlay(hca, ctx)

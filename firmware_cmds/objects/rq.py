@@ -88,7 +88,7 @@ def create_rq(hca: Hca, cmd: layout.create_rq_in, out: layout.create_rq_out) -> 
     option that is not built, with LIM_ERR sizes beyond the capabilities. Unknown objects get
     BAD_RES_ERR.
     """
-    ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
+    ctx = cmd.ctx.copy()
     refuse_set(ctx, _NOT_BUILT)
     refuse_to_processes(hca.caller, ctx, ("rlky",))
     _check_fcs(hca.caps, ctx)

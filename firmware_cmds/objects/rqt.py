@@ -52,7 +52,7 @@ def create_rqt(tables: ObjectTables, cmd: layout.create_rqt_in, out: layout.crea
             Status.LIM_ERR, "rqt_max_size above log_max_rqt_size", f"{given.rqt_max_size}"
         )
     rqs = _listed(tables.rqs, given, given.rqt_max_size)
-    out.rqtn = tables.rqts.add(Rqt(layout.rqtc.view(bytearray(bytes(given))), rqs))
+    out.rqtn = tables.rqts.add(Rqt(given.copy(), rqs))
 
 
 @command(Op.MODIFY_RQT)

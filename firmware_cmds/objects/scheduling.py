@@ -133,7 +133,7 @@ def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) 
     is too deep, BAD_OP_ERR without the capability, BAD_RES_ERR for an unknown parent.
     """
     _check(hca, hierarchy)
-    ctx = layout.scheduling_context.view(bytearray(bytes(given)))
+    ctx = given.copy()
     tsar_type = ctx.element_attributes >> _TSAR_TYPE_SHIFT & _BYTE
     if ctx.element_type not in (TSAR, _LEAVES[hierarchy]) or (
         ctx.element_type == TSAR and tsar_type != _DWRR

@@ -50,7 +50,7 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
     A hairpin queue has no CQ. Refuse with BAD_PARAM_ERR another state, type or stride, and options
     without their capability. Sizes above the capabilities get LIM_ERR, unknown objects BAD_RES_ERR.
     """
-    ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
+    ctx = cmd.ctx.copy()
     wq = cmd.ctx.wq
     refuse_set(ctx, _NOT_BUILT)
     refuse_to_processes(hca.caller, ctx, _REACHES_ALL)

@@ -149,7 +149,7 @@ def create_rmp(hca: Hca, cmd: layout.create_rmp_in, out: layout.create_rmp_out) 
     is not set, so that they get BAD_PARAM_ERR. Sizes above the capabilities get LIM_ERR, an unknown
     PD or umem BAD_RES_ERR.
     """
-    ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
+    ctx = cmd.ctx.copy()
     if ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "work queue without a next segment not supported")
     pd = hca.pds.need(ctx.wq.pd)
@@ -198,7 +198,7 @@ def create_xrc_srq(
     Refuse a cyclic queue or one over a umem with BAD_PARAM_ERR. Sizes above the capabilities get
     LIM_ERR, an unknown PD, XRC domain or CQ gets BAD_RES_ERR.
     """
-    ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
+    ctx = cmd.xrc_srq_context_entry.copy()
     if ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "wq_type of an XRC SRQ must be a linked list")
     if ctx.dbr_umem_valid or cmd.xrc_srq_umem_valid:
@@ -256,7 +256,7 @@ def create_srq(hca: Hca, cmd: layout.create_srq_in, out: layout.create_srq_out) 
     A CQ is optional (0). Sizes above the capabilities get LIM_ERR, pages outside guest memory
     BAD_PARAM_ERR, unknown objects BAD_RES_ERR.
     """
-    ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
+    ctx = cmd.srq_context_entry.copy()
     pd = hca.pds.need(ctx.pd)
     xrcd = hca.xrcds.need(ctx.xrcd) if ctx.xrcd else None
     cq = hca.cqs.need(ctx.cqn) if ctx.cqn else None

@@ -78,7 +78,7 @@ def create_tir(tables: ObjectTables, cmd: layout.create_tir_in, out: layout.crea
     BAD_PARAM_ERR, an unknown RQ, RQT or transport domain with BAD_RES_ERR. With software steering
     the answer has the ICM address.
     """
-    ctx = layout.tirc.view(bytearray(bytes(cmd.ctx)))
+    ctx = cmd.ctx.copy()
     _check_options(tables.caps, ctx)
     td = tables.tds.need(ctx.transport_domain) if ctx.transport_domain else None
     if ctx.disp_type == DispType.DIRECT:
@@ -105,7 +105,7 @@ def modify_tir(hca: Hca, cmd: layout.modify_tir_in, out: layout.modify_tir_out) 
         raise CmdError(
             Status.BAD_PARAM_ERR, "TIR field cannot be modified", bytes(cmd.bitmask).hex()
         )
-    changed = layout.tirc.view(bytearray(bytes(tir.ctx)))
+    changed = tir.ctx.copy()
     if cmd.bitmask.hash:
         changed.assign({name: getattr(cmd.ctx, name) for name in _HASH})
     if cmd.bitmask.packet_merge:

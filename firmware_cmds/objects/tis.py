@@ -41,7 +41,7 @@ def create_tis(tables: ObjectTables, cmd: layout.create_tis_in, out: layout.crea
             "user context may not send raw packets",
             f"uid {tables.caller.uid:#x}",
         )
-    ctx = layout.tisc.view(bytearray(bytes(cmd.ctx)))
+    ctx = cmd.ctx.copy()
     absent = _NOT_BUILT if tables.caps.general.lag_tx_port_affinity else (*_NOT_BUILT, *_OF_LAGS)
     if name := first_set(ctx, absent):
         raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)

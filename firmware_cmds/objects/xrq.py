@@ -53,7 +53,7 @@ def create_xrq(hca: Hca, cmd: layout.create_xrq_in, out: layout.create_xrq_out) 
     Refuse an unsupported topology, offload or option with BAD_PARAM_ERR, sizes above the
     capabilities with LIM_ERR. An unknown PD, CQ or umem gets BAD_RES_ERR.
     """
-    ctx = layout.xrqc.view(bytearray(bytes(cmd.xrq_context)))
+    ctx = cmd.xrq_context.copy()
     _check(hca.caps, ctx)
     pd, cq = hca.pds.need(ctx.wq.pd), hca.cqs.need(ctx.cqn)
     log_size = ctx.tag_matching_topology_context.log_matching_list_sz

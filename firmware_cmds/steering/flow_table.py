@@ -159,7 +159,7 @@ def create_flow_table(
     """
     vport = cmd.vport_number
     check_type(hca, cmd.table_type, vport, cmd.other_vport)
-    ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
+    ctx = cmd.flow_table_context.copy()
     software.check_owner(hca, cmd.table_type, ctx)
     is_demux = cmd.op_mod == _LAG_DEMUX and cmd.table_type == FlowTableType.NIC_RX
     if cmd.op_mod != _NORMAL and not (is_demux and hca.caps.general.lag_master):

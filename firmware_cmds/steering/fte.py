@@ -77,7 +77,7 @@ def _create(hca: Hca, cmd: layout.set_fte_in, table: FlowTable) -> None:
     lists = Lists(table, given)
     action = action_of(hca, table, given, lists, ignores_level=bool(cmd.ignore_flow_level))
     key = group.key_of(cmd.flow_index, given.match_value)
-    ctx = _joined(layout.flow_context.view(bytearray(bytes(given))), lists)
+    ctx = _joined(given.copy(), lists)
     entry = FlowEntry(group, cmd.flow_index, key, action, ctx, _source(table, given))
     hca.flow_entries.add(entry)
     steering.add_entry(domain_of(hca, table), entry)

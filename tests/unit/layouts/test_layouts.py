@@ -76,6 +76,14 @@ def test_what_follows_a_structure_is_not_its_own(prm):
 
 
 @every_structure
+def test_a_copy_has_the_same_bytes_and_a_buffer_of_its_own(prm):
+    for raw in samples(prm, 3):
+        copy = prm.view(b"\0\0" + raw, 2).copy()
+        assert (type(copy), copy.buf, copy.base) == (prm, raw[: prm.size], 0)
+        copy.buf[:] = bytes(prm.size)
+
+
+@every_structure
 def test_writing_a_field_changes_that_field_alone(prm):
     before = b"\xff" * (1 + prm.size + 1)
     for field in prm.fields:

@@ -133,7 +133,7 @@ class ManagedPort:
         """
         if mkey == self.info.mkey or self.info.mkey_protect_bits < _HIDES_MKEY:
             return bytes(self.info)
-        shown = port_info.view(bytearray(bytes(self.info)))
+        shown = self.info.copy()
         shown.mkey = 0
         return bytes(shown)
 

@@ -71,7 +71,7 @@ class Subscriptions:
         A repeated subscription counts once. Raises SaError: REQ_INVALID for an unknown
         subscription, NO_RESOURCES above MAX_SUBSCRIPTIONS.
         """
-        info = inform_info.view(bytearray(bytes(query.requested)))
+        info = query.requested.copy()
         subscribes, info.subscribe, info.qpn = info.subscribe, 0, 0
         subscriber = query.back
         key = (subscriber.lid, subscriber.qpn, bytes(info))

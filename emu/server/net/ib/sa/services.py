@@ -111,7 +111,7 @@ class Services:
 
 
 def _copy(requested: service_rec) -> service_rec:
-    return service_rec.view(bytearray(bytes(requested)))
+    return requested.copy()
 
 
 def _key(record: service_rec) -> _Key:
