@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from emu.device.objects.queues.qp import GlobalRoute, Marks
+from emu.device.objects.queues.direct_path import DirectPath, Marks
+from emu.device.objects.queues.qp import GlobalRoute
 from emu.device.port.congestion import Congestion
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.packet import Packet
@@ -215,18 +216,15 @@ class PacketCounts(Protocol):
     def count_exchange(
         self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
     ) -> None:
-        """Count sent and received packets of a message to a queue pair in this process.
-
-        No frames are sent for it. ``sent`` and ``received`` are this port's view; either may be 0.
-        """
+        """See :class:`emu.device.objects.queues.direct_path.ExchangeCounts`."""
 
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
     ) -> None:
-        """Count a message between queue pairs of this port: packets, and responses (``back``).
+        """See :class:`emu.device.objects.queues.direct_path.ExchangeCounts`."""
 
-        Both count as sent, as received and as looped back.
-        """
+    def count_later(self, path: DirectPath) -> None:
+        """See :class:`emu.device.objects.queues.direct_path.ExchangeCounts`."""
 
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False

@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.rc.headers import objection
+from emu.device.objects.queues.direct_path import DirectPath
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import OPS, BadPacketError, Packet
-from layouts.enums import PmState
+from layouts.enums import PmState, QpType
 from layouts.wire.bth import PacketKind
 
 if TYPE_CHECKING:
@@ -27,18 +28,21 @@ if TYPE_CHECKING:
 _MIGRATED: Final = PmState.MIGRATED
 
 
-def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
-    """Return whether messages to ``peer`` may skip packets; record the agreement if so.
+def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> DirectPath | None:
+    """Return the new direct path to ``peer``, which is also the queue pair's, or None.
 
-    True sets ``qp.agreed``, which is valid until a context or one of both ports' tables changes,
-    and ``qp.reads_ahead``. False changes no state: a packet could be refused, so packets are
-    needed.
+    Its terms hold until a context or one of both ports' tables changes. None changes no state: a
+    packet could be refused, so packets are needed.
     """
     if not _is_flawless(hca, qp, node, peer):
-        return False
-    qp.agreed = peer.revision, hca.link.attributes, node.link.attributes
-    qp.reads_ahead = qp.max_rd_atomic > peer.max_dest_rd_atomic
-    return True
+        return None
+    ours, theirs = hca.link, node.link
+    qp.direct_path = path = DirectPath(
+        (peer.revision, ours.attributes, theirs.attributes), ours, theirs, qp.header_bytes,
+        qp.marks, has_acks=qp.st is not QpType.UC,
+        reads_ahead=qp.max_rd_atomic > peer.max_dest_rd_atomic,
+    )  # fmt: skip
+    return path
 
 
 def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:

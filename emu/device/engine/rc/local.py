@@ -18,6 +18,7 @@ from emu.device.engine.rc.receive import check_resource, set_aside
 from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first
 from emu.device.engine.rc.responder import complete, execute, execute_atomic
 from emu.device.objects.memory.views import copy
+from emu.device.objects.queues.direct_path import AETH_BYTES, BTH_AND_ICRC_BYTES
 from emu.device.objects.queues.message import ATOMICS, WITH_RESPONSE_DATA, Message, MsgOp
 from emu.device.objects.queues.outcome import (
     NEEDS_PACKETS,
@@ -62,11 +63,14 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
     if peer.state not in RECEIVING:
         return NEEDS_PACKETS
     ours, theirs = hca.link, node.link
-    if qp.agreed != (peer.revision, ours.attributes, theirs.attributes) and not agree(
-        hca, qp, node, peer
-    ):
-        return NEEDS_PACKETS
-    if message.op in WITH_RESPONSE_DATA and (qp.reads_ahead or peer.response_pace is not None):
+    path = qp.direct_path
+    if path is None or path.terms != (peer.revision, ours.attributes, theirs.attributes):
+        agreed = agree(hca, qp, node, peer)
+        if agreed is None:
+            return NEEDS_PACKETS
+        path = agreed
+    has_response_data = message.op in WITH_RESPONSE_DATA
+    if has_response_data and (path.reads_ahead or peer.response_pace is not None):
         return NEEDS_PACKETS
     # UC accepts any PSN for the first packet of a message (IBTA 9.9.2.1.1).
     if qp.psn != peer.epsn and qp.st is not _UC:
@@ -81,7 +85,14 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
         return outcome
     qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
-    count(ours, theirs, qp, message, packets)
+    if has_response_data or message.counted:
+        count(ours, theirs, qp, message, packets)
+        return None
+    path.messages += 1
+    path.packets += packets
+    path.octets += message.length
+    if path.is_counted:
+        path.count_later()
     return None
 
 
@@ -233,9 +244,7 @@ PageFault: a page is absent, and the caller repeats the message. LocalAccessFail
 request is executed, but the requester cannot store the response.
 """
 
-_BTH_AND_ICRC_BYTES: Final = bth.bth.size + bth.ICRC_BYTES
 _RETH_BYTES: Final = bth.reth.size
-_AETH_BYTES: Final = bth.aeth.size
 
 
 def count(
@@ -254,12 +263,12 @@ def count(
     ``is_refused``; on UC none. For a repeated message only the packets after ``message.counted``
     bytes count.
     """
-    each, marks = qp.header_bytes + _BTH_AND_ICRC_BYTES, qp.marks
+    each, marks = qp.header_bytes + BTH_AND_ICRC_BYTES, qp.marks
     octets = packets * each + message.length
     if message.counted:
         again = message.counted // qp.mtu_bytes
         packets, octets = packets - again, octets - again * each - message.counted
-    back, back_octets = 1, each + _AETH_BYTES
+    back, back_octets = 1, each + AETH_BYTES
     if message.op in WITH_RESPONSE_DATA:
         if not is_refused:
             back, back_octets = packets, octets

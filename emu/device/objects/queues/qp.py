@@ -11,6 +11,7 @@ from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import Object
 from emu.device.objects.queues.cq import Cq
+from emu.device.objects.queues.direct_path import DirectPath, Marks
 from emu.device.objects.queues.pace import Pace
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.rendezvous import AdapterRequests
@@ -98,16 +99,6 @@ class Steer(Protocol):
         """Receive a datagram; return False if it is dropped."""
 
 
-class Marks(NamedTuple):
-    """Priority markings in the headers of packets."""
-
-    sent: int
-    """The priority under which the sender counts the packets."""
-    received: int
-    """The priority in the VLAN tag, 0 without one: the only one that the receiver sees."""
-    dscp: int
-
-
 class GlobalRoute(NamedTuple):
     """Source and destination GID of a path whose packets have a global route header."""
 
@@ -126,7 +117,6 @@ class Qp(Queue):
     __slots__ = (
         "ack_timeout",
         "adapter_requests",
-        "agreed",
         "begun",
         "blocks_loopback",
         "buffer",
@@ -135,6 +125,7 @@ class Qp(Queue):
         "cs_res",
         "ctx",
         "destination",
+        "direct_path",
         "drains_on_sigerr",
         "epsn",
         "error_syndrome",
@@ -167,7 +158,6 @@ class Qp(Queue):
         "q_key",
         "rae",
         "rcq",
-        "reads_ahead",
         "registers",
         "remote_qpn",
         "repeated_page_faults",
@@ -298,11 +288,8 @@ class Qp(Queue):
         """
         self.route: GlobalRoute | None = None
         """The global route header's GIDs for the path; None if the packets need no such header."""
-        self.agreed: tuple[int, object, object] | None = None
-        """The peer's and both ports' state with which the direct path has been agreed
-        (``emu.device.engine.rc.agreement``); None before."""
-        self.reads_ahead = False
-        """Whether it may send more READs and atomics at once than the peer accepts."""
+        self.direct_path: DirectPath | None = None
+        """The path to a peer of this process, once both have agreed on it."""
         self.header_bytes = 0
         """Bytes of the link layer's headers in front of each packet on the path."""
         self.marks: Marks | None = None
@@ -321,7 +308,7 @@ class Qp(Queue):
         An unknown MTU code counts as 256 bytes; as 4096 for datagrams.
         """
         ctx = self.ctx
-        self.revision, self.agreed = next(_revisions), None
+        self.revision, self.direct_path = next(_revisions), None
         path = ctx.primary_address_path
         self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
         self.max_rd_atomic = 1 << int(ctx.log_sra_max)

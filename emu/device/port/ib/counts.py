@@ -6,9 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from emu.device.objects.queues.qp import Marks
+from emu.device.objects.queues.direct_path import DirectPath, Marks
 from emu.device.port.counts import MAX_VIOLATIONS, Traffic
 
+MAX_UNCOUNTED: Final = 1024
+"""Maximum number of direct paths with messages that a port has not counted."""
 _CASTS: Final = ("unicast", "multicast")
 
 
@@ -36,6 +38,8 @@ class IbCounts:
     """Unicast and multicast packets received."""
     looped: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
     """Received packets that this port itself has sent without use of the physical port."""
+    uncounted: list[DirectPath] = field(default_factory=list)
+    """Direct paths of the port's queue pairs, and to them, that have messages to be counted."""
     cleared: dict[str, Traffic] = field(default_factory=dict)
     """The traffic when the driver last cleared its counters, by name."""
     pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -92,6 +96,17 @@ class IbCounts:
             traffic.packets += packets
             traffic.octets += octets
 
+    def count_later(self, path: DirectPath) -> None:
+        """Count the path's messages before the counters are read, or MAX_UNCOUNTED others wait."""
+        if len(self.uncounted) >= MAX_UNCOUNTED:
+            self._count_paths()
+        self.uncounted.append(path)
+
+    def _count_paths(self) -> None:
+        paths, self.uncounted = self.uncounted, []
+        for path in paths:
+            path.count()
+
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
@@ -105,6 +120,7 @@ class IbCounts:
 
         ``local_loopback`` is the received part that the port itself has sent.
         """
+        self._count_paths()
         directions = {"transmitted": self.transmitted, "received": self.received}
         return {
             f"{prefix}_ib_{cast}": replace(traffic)
@@ -118,6 +134,7 @@ class IbCounts:
 
     def totals(self) -> tuple[Traffic, Traffic]:
         """Return all packets sent and received."""
+        self._count_paths()
         return _sum(self.transmitted), _sum(self.received)
 
     def violated_pkey(self) -> None:

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
-from emu.device.objects.queues.qp import GlobalRoute, Marks
+from emu.device.objects.queues.direct_path import DirectPath, Marks
+from emu.device.objects.queues.qp import GlobalRoute
 from emu.device.port.congestion import Congestion
 from emu.device.port.counts import MAX_VIOLATIONS
 from emu.device.port.datagram import Datagram, Destination, Origin
@@ -35,6 +36,7 @@ from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.packet import MAX_HEADER_BYTES, OPS, BadPacketError, Packet
 from emu.device.port.recovery import LossRecovery
+from emu.device.rounds.budget import Budget
 from layouts.enums import Status
 from layouts.eth_enums import RoceVersion
 from layouts.rings.wqe import av
@@ -66,8 +68,9 @@ class RoceLink:
 
     lid = 0
 
-    def __init__(self, vport: NicVport, gids: GidTable) -> None:
+    def __init__(self, vport: NicVport, gids: GidTable, budget: Budget) -> None:
         self._port = vport.port
+        self._budget = budget
         self._vport = vport
         self.gids = gids
         self.congestion = Congestion(vport.port.speed)
@@ -306,6 +309,10 @@ class RoceLink:
             self.count_sent(sent, sent_octets, marks)
         if received:
             self.count_received(received, received_octets, marks)
+
+    def count_later(self, path: DirectPath) -> None:
+        """Count the path's messages at the end of this round's polls."""
+        self._budget.at_end(path.count)
 
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
