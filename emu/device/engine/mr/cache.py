@@ -22,10 +22,15 @@ from emu.device.ports import DmaError, GuestMemory
 if TYPE_CHECKING:
     from emu.device.state.view_cache import ViewCache
 
-_KEPT_RANGES: Final = 64
+_KEPT_RANGES: Final = 2048
 _KEPT_PAGES: Final = 1024
 _KEPT_LISTS: Final = 256
-"""Maximum number of ranges, single pages, and lists of pages that one key caches."""
+"""Maximum number of ranges, single pages, and lists of pages that one key caches.
+
+The small messages of 16 queue pairs of perftest use 1,024 ranges of each key.
+"""
+_KEPT_PARTS: Final = 1 << 14
+"""Maximum number of views in a key's ranges, if all have as many as the newest one."""
 
 _LOG_LIST: Final = 6
 _LIST: Final = 1 << _LOG_LIST
@@ -40,9 +45,10 @@ MAX_KEPT_VIEWS = 1 << 18
 def keep(cache: ViewCache, mkey: Mkey, span: Span, parts: Views) -> None:
     """Cache a range's views with its key, valid while the memory's generation stays the same.
 
-    A key with 64 cached ranges drops them first. A list beyond MAX_KEPT_VIEWS is not cached.
+    A key with too many cached ranges drops them first: fewer of longer ones. A list beyond
+    MAX_KEPT_VIEWS is not cached.
     """
-    if len(mkey.views) >= _KEPT_RANGES:
+    if len(mkey.views) >= min(_KEPT_RANGES, _KEPT_PARTS // len(parts)):
         mkey.views.clear()
     if _may_cache(cache, mkey, len(parts)):
         mkey.views[span] = cache.memory.generation, parts
