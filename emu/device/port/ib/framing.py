@@ -105,7 +105,7 @@ def parse(frame: memoryview) -> Packet:
     InfiniBand's, and as :func:`parse_transport` does. The invariant CRC is not checked.
     """
     length = len(frame)
-    if not _SMALLEST <= length <= MAX_BYTES:
+    if length < _SMALLEST:
         raise BadPacketError(f"{length} bytes are not a packet")
     vl_lver: int
     sl_lnh: int
@@ -113,10 +113,9 @@ def parse(frame: memoryview) -> Packet:
     vl_lver, sl_lnh, dlid, pkt_len, slid = LRH.unpack_from(frame)
     if vl_lver & LVER_MASK or (pkt_len & PKT_LEN_MASK) * 4 != length:
         raise BadPacketError(f"local header has a wrong version or length for {length} bytes")
-    following = sl_lnh & LNH_MASK
-    if following == LNH_LOCAL:
+    if sl_lnh & LNH_MASK == LNH_LOCAL:
         packet = parse_transport(frame, _LRH_BYTES)
-    elif following == LNH_GLOBAL:
+    elif sl_lnh & LNH_MASK == LNH_GLOBAL:
         header = _parse_global(frame, _LRH_BYTES)
         packet = parse_transport(frame, _LRH_BYTES + wire.GRH.size)
         packet.grh = header

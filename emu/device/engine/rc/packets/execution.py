@@ -159,8 +159,9 @@ class PacketExecution:
         message.length, message.srqn = packet.length, packet.srqn
         target = begin_rdma(hca, qp, message)
         if isinstance(target, Outcome):
-            is_scattered = isinstance(target, TooFragmented)
-            return refuse_packet(hca, qp, message, target) if is_scattered else target
+            if isinstance(target, TooFragmented):
+                return refuse_packet(hca, qp, message, target)
+            return target
         copy(target, (packet.payload,))
         self._responses.msn = (self._responses.msn + 1) & MSN_MASK
         qp.epsn = (packet.psn + 1) & PSN_MASK

@@ -147,16 +147,14 @@ class PacketRequester:
             return False
         if qp.is_draining or (qp.page_faults and _REQUESTER in qp.page_faults):
             return False
-        own = None if qp.adapter_requests is None else qp.adapter_requests.next()
-        sq = qp.sq
-        if own is not None:
-            wqe: Wqe = own
-        else:
-            assert sq is not None
+        sq, own = qp.sq, qp.adapter_requests
+        assert sq is not None
+        wqe: Wqe | None = None if own is None else own.next()
+        if wqe is None:
             if posted is None:
                 posted = self._posted = sq.waiting() - window.ahead
             if posted <= 0:
-                self.is_idle = qp.adapter_requests is None
+                self.is_idle = own is None
                 return False
             wqe = sq.fetch(posted, window.ahead)
         if wqe.fm_ce_se >> _FENCE_SHIFT and self._is_fenced(wqe):
@@ -174,11 +172,10 @@ class PacketRequester:
         elif isinstance(work, Failure):
             request.failure = work
         window.append(request)
-        if own is None:
-            assert posted is not None
-            self._posted = posted - wqe.blocks
-        elif qp.adapter_requests is not None:
-            qp.adapter_requests.done(own)
+        if posted is not None:
+            self._posted = posted - wqe.blocks  # a request of the adapter has none
+        if own is not None:
+            own.done(wqe)
         if request.message is not None:
             window.current = request
         else:  # the request is done or has failed

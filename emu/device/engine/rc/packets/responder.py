@@ -140,9 +140,10 @@ class PacketResponder:
         False also while the responder waits for a page or the wire: their end schedules the queue
         pair.
         """
-        if self._held.packets:
-            self._execute_held()
-        more = self.responses.poll() if self.responses.queue else False
+        if not self._held.packets:
+            return self.responses.poll() if self.responses.queue else False
+        self._execute_held()
+        more = self.responses.poll()
         return more or (bool(self._held.packets) and not self._is_waiting)
 
     def _execute_held(self) -> None:
