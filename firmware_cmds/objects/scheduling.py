@@ -16,28 +16,26 @@ from emu.device.engine.eth import pacing
 from emu.device.errors import CmdError
 from emu.device.objects.eth.pacing import MAX_DEPTH, RateLimit, SchedulingElement
 from firmware_cmds.given_object import given_object
+from firmware_cmds.objects import vport_scheduling
+from firmware_cmds.objects.vport_scheduling import DWRR, RATE_LIMIT, TC_ARB, TSAR, VPORTS
 from layouts.enums import Op, Status
 from layouts.objects import scheduling as layout
 
 if TYPE_CHECKING:
-    from emu.device.adapter.adapter import Vhca
     from emu.device.objects.table import Table
     from emu.device.state.caps import Caps
-    from emu.device.state.eswitch import Eswitch, EswVport
     from emu.device.state.hca import Hca
     from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in, modify_general_object_in
 
 E_SWITCH, NIC = 2, 3
 """Values of scheduling_hierarchy (SCHEDULING_HIERARCHY_*)."""
-TSAR, VPORT, QUEUE_GROUP = 0, 1, 4
-"""Values of scheduling_context.element_type (SCHEDULING_CONTEXT_ELEMENT_TYPE_*)."""
-_LEAVES = {E_SWITCH: VPORT, NIC: QUEUE_GROUP}
-"""Element type of the leaves of each tree."""
-_VPORT_NUMBER = 0xFFFF
-"""Bits of element_attributes (vport_element) with the vPort number."""
-_DWRR = 0
-_TSAR_TYPE_SHIFT, _BYTE = 16, 0xFF
+QUEUE_GROUP = 4
+"""Value of scheduling_context.element_type, as those of ``vport_scheduling``."""
+_TYPES = {E_SWITCH: (TSAR, *VPORTS, RATE_LIMIT), NIC: (TSAR, QUEUE_GROUP)}
+"""Element types of each tree."""
+_TSARS = {E_SWITCH: (DWRR, TC_ARB), NIC: (DWRR,)}
+"""Kinds of TSARs of each tree."""
 _BW_SHARE, _MAX_AVERAGE_BW = 1, 2
 """Bits of modify_bitmask."""
 
@@ -74,7 +72,7 @@ def create_scheduling_element(
 ) -> None:
     """Create a scheduling element; see :func:`_create_element`.
 
-    The element is a TSAR, a queue group or a vPort of the tree scheduling_hierarchy. Refuse an
+    The element is a TSAR, a leaf or a rate limiter of the tree scheduling_hierarchy. Refuse an
     unsupported type or parent with BAD_PARAM_ERR, a tree that is too deep with LIM_ERR, an unknown
     parent with BAD_RES_ERR.
     """
@@ -126,21 +124,22 @@ def _object(given: Iterable[bytes]) -> layout.sched_elem:
 
 
 def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) -> int:
-    """Create a TSAR that shares by weight, a queue group or a vPort; return its number.
+    """Create a TSAR, a leaf or a rate limiter; return its number.
 
-    Without a parent (0) the element is the root of a tree. A vPort has one element at most; its
-    rate is applied. Raises BAD_PARAM_ERR for an unsupported type or parent, LIM_ERR for a tree that
-    is too deep, BAD_OP_ERR without the capability, BAD_RES_ERR for an unknown parent.
+    Without a parent (0) the element is the root of a tree. A vPort, or each traffic class of it,
+    has one element at most; its rate is applied. Raises BAD_PARAM_ERR for an unsupported type or
+    parent, LIM_ERR for a tree that is too deep, BAD_OP_ERR without the capability, BAD_RES_ERR for
+    an unknown parent or rate limiter.
     """
     _check(hca, hierarchy)
     ctx = given.copy()
-    tsar_type = ctx.element_attributes >> _TSAR_TYPE_SHIFT & _BYTE
-    if ctx.element_type not in (TSAR, _LEAVES[hierarchy]) or (
-        ctx.element_type == TSAR and tsar_type != _DWRR
+    kind = vport_scheduling.tsar_type(ctx)
+    if ctx.element_type not in _TYPES[hierarchy] or (
+        ctx.element_type == TSAR and kind not in _TSARS[hierarchy]
     ):
         raise CmdError(
             Status.BAD_PARAM_ERR, "scheduling element of this type is not supported",
-            f"element_type {ctx.element_type}, tsar_type {tsar_type}",
+            f"element_type {ctx.element_type}, tsar_type {kind}",
         )  # fmt: skip
     parent = None
     if ctx.parent_element_id:
@@ -148,18 +147,19 @@ def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) 
         _check_tree(parent, hierarchy)
         if parent.ctx.element_type != TSAR:
             raise CmdError(Status.BAD_PARAM_ERR, "parent_element_id is not a TSAR")
-        if sum(1 for _ in parent.up()) >= _max_depth(hca.caps, hierarchy):
+        depth = sum(1 for _ in parent.up()) + (ctx.element_type not in VPORTS)
+        if depth > _max_depth(hca.caps, hierarchy):
             raise CmdError(Status.LIM_ERR, "scheduling tree is too deep")
+    if hierarchy == E_SWITCH:
+        vport_scheduling.check_parent(ctx, parent)
     _check_share(hca.caps, ctx)
-    vport = _vport_of(hca.eswitch, hca.vhca, ctx) if ctx.element_type == VPORT else None
-    if vport is not None and vport.element is not None:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "vPort already has a scheduling element", f"{vport.element!r}"
-        )
-    element = SchedulingElement(ctx, parent, hierarchy)
+    is_vport = ctx.element_type in VPORTS
+    vport = vport_scheduling.free_place(hca, ctx) if is_vport else None
+    limiter = vport_scheduling.rate_limiter(hca, ctx)
+    element = SchedulingElement(ctx, parent, hierarchy, limiter)
     number = hca.scheduling_elements.add(element)
     if vport is not None:
-        vport.element = element
+        vport_scheduling.attach(vport, element)
         _repace_queues(hca, element)
     return number
 
@@ -177,15 +177,6 @@ def queue_group(elements: Table[SchedulingElement], number: int) -> SchedulingEl
             Status.BAD_PARAM_ERR, "scheduling element is not a queue group", f"{element.handle:#x}"
         )
     return element
-
-
-def _vport_of(eswitch: Eswitch | None, vhca: Vhca[Hca], ctx: layout.scheduling_context) -> EswVport:
-    """Return the vPort of a new element; raise BAD_PARAM_ERR if the adapter does not have it."""
-    number = ctx.element_attributes & _VPORT_NUMBER
-    assert eswitch is not None  # has been checked with the hierarchy
-    if not vhca.sees(number):
-        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
-    return eswitch.vport(number)
 
 
 def _max_depth(caps: Caps, hierarchy: int) -> int:
@@ -309,7 +300,6 @@ def _remove(hca: Hca, hierarchy: int, number: int) -> None:
     element = hca.scheduling_elements.removable(number)
     _check_tree(element, hierarchy)
     hca.scheduling_elements.remove(element.handle)
-    if element.ctx.element_type == VPORT:
-        assert hca.eswitch is not None
-        hca.eswitch.vport(element.ctx.element_attributes & _VPORT_NUMBER).element = None
+    if element.ctx.element_type in VPORTS:
+        vport_scheduling.detach(hca, element)
         _repace_queues(hca, element)

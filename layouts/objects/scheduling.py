@@ -23,7 +23,7 @@ class set_pp_rate_limit_out(CmdOut): _ = rsvd(64)
 class scheduling_context(Prm):
     element_type = bits(8); _ = rsvd(24); element_attributes = bits(32)
     parent_element_id = bits(32); _ = rsvd(64); bw_share = bits(32); max_average_bw = bits(32)
-    _ = rsvd(288)
+    max_bw_obj_id = bits(32); _ = rsvd(256)
 
 # Scheduling element as a general object (rdma-core's mlx5_ifc.h).
 class sched_elem(Prm):

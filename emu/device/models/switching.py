@@ -141,7 +141,8 @@ METERS: Capabilities = MappingProxyType(
 )
 """Group QOS: meters for entries of the FDB (tc's police), in objects of two."""
 
-_TSAR, _VPORT, _DWRR = 1 << 0, 1 << 1, 1 << 0
+_TSAR, _VPORT, _VPORT_TC, _RATE_LIMIT = 1 << 0, 1 << 1, 1 << 2, 1 << 5
+_DWRR, _TC_ARB = 1 << 0, 1 << 3
 
 VPORT_RATES: Capabilities = MappingProxyType(
     {
@@ -149,8 +150,8 @@ VPORT_RATES: Capabilities = MappingProxyType(
         "esw_bw_share": 1,
         "esw_rate_limit": 1,
         "log_esw_max_sched_depth": 2,
-        "esw_element_type": _TSAR | _VPORT,
-        "esw_tsar_type": _DWRR,
+        "esw_element_type": _TSAR | _VPORT | _VPORT_TC | _RATE_LIMIT,
+        "esw_tsar_type": _DWRR | _TC_ARB,
         "max_tsar_bw_share": 100,
     }
 )

@@ -20,7 +20,7 @@ from layouts.eth_enums import FlowTableType
 class EswVport:
     """The switch's state of a vPort."""
 
-    __slots__ = ("egress", "element", "ingress", "reg_c_id")
+    __slots__ = ("classes", "egress", "element", "ingress", "reg_c_id")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ingress = FlowDomain(ledger)
@@ -31,6 +31,12 @@ class EswVport:
         """Registers C that are passed with a packet, one bit each (fdb_to_vport_reg_c_id)."""
         self.element: SchedulingElement | None = None
         """Limits the send rate of the vPort's function."""
+        self.classes: dict[int, SchedulingElement] = {}
+        """Limits it by traffic class instead."""
+
+    def leaf(self, traffic_class: int) -> SchedulingElement | None:
+        """Return the element that limits a traffic class; None without one."""
+        return self.element if self.element is not None else self.classes.get(traffic_class)
 
 
 class L2Entry(NamedTuple):

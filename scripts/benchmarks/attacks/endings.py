@@ -20,7 +20,8 @@ from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.verbs.dynamic import Initiator, Target
 from emu.driver.verbs.queue_pair import QueuePair
-from firmware_cmds.objects.scheduling import E_SWITCH, TSAR, VPORT
+from firmware_cmds.objects.scheduling import E_SWITCH
+from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
 from layouts.enums import Op, PortType, TeardownProfile
 
 WAITING = 9000

@@ -8,7 +8,8 @@ from emu.device.models import MODELS
 from emu.driver.ethernet.interfaces import alloc_td, create_rq
 from emu.driver.ethernet.rings import rq_fields, sq_fields
 from emu.driver.verbs.completions import CompletionQueue
-from firmware_cmds.objects.scheduling import NIC, TSAR
+from firmware_cmds.objects.scheduling import NIC
+from firmware_cmds.objects.vport_scheduling import TSAR
 from layouts.enums import Op, Status
 
 TSAR_OF = {"scheduling_hierarchy": NIC, "scheduling_context": {"element_type": TSAR}}

@@ -6,7 +6,8 @@ from emu.device.models import LINKS, MODELS
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import settle
-from firmware_cmds.objects.scheduling import NIC, QUEUE_GROUP, TSAR
+from firmware_cmds.objects.scheduling import NIC, QUEUE_GROUP
+from firmware_cmds.objects.vport_scheduling import TSAR
 from layouts.enums import GeneralObject, Op, QpState, QpType, Status
 from layouts.objects.qp import qpc_ext
 from layouts.objects.scheduling import sched_elem

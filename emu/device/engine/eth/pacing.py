@@ -5,6 +5,10 @@ group and the scheduling elements above limit several queues. The vPort's schedu
 created by the switch's manager, limit the function. The traffic class of its priority has the
 port's rate.
 
+The manager may limit a vPort by traffic class. The class of a queue is then that of its TIS, until
+a frame has another priority: adapters move such a queue to the frame's class
+(tools/testing/selftests/drivers/net/hw/devlink_rate_tc_bw.py). RoCE is of class 0.
+
 Source: core/en_main.c: mlx5e_set_sq_maxrate; core/en/qos.c; core/en_dcbnl.c:
 mlx5e_dcbnl_ieee_setmaxrate.
 """
@@ -14,8 +18,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from emu.device.objects.eth.pacing import Pacing, SchedulingElement, Terms
+from emu.device.objects.eth.pacing import Pacing, Terms
 from emu.device.objects.eth.sq import AnySq
+from emu.device.port.eth.traffic import dscp_of, priority_of
 from emu.device.rounds.costs import LOG_LISTED_PER_STEP, STEPS_PER_NEW_PACING, STEPS_PER_REPACING
 from emu.device.rounds.portions import Portions
 from layouts.enums import PortType
@@ -24,6 +29,7 @@ from layouts.eth_enums import SqState
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
     from emu.device.ports import Clock
+    from emu.device.state.eswitch import EswVport
     from emu.device.state.hca import Hca
     from emu.device.state.parts.rates import Rates
     from emu.device.state.parts.scheduler import Scheduler
@@ -48,37 +54,56 @@ def _by(terms: Terms, present: Pacing | None) -> Pacing | None:
         if present.terms == terms:
             return present
         present.stop_waiting()
-    return Pacing(terms) if any(terms) else None
+    return Pacing(terms, present) if any(terms) else None
 
 
 def _terms(hca: Hca, sq: AnySq) -> Terms:
     """Return the rates that apply to a queue: its own, its traffic class's, scheduling elements."""
-    of_class = None
+    of_class, traffic_class = None, 0
     if sq.tis is not None and hca.model.port_type is PortType.ETH:
         of_class = hca.eth.qos.limit_of(sq.tis.prio)
+        traffic_class = hca.eth.qos.class_of(sq.tis.prio)
+    if sq.traffic_class is not None:
+        traffic_class = sq.traffic_class
+    vport = _vport_of(hca.vhca)
+    leaves = (sq.group, vport.leaf(traffic_class) if vport is not None else None)
     return Terms(
         hca.rates.limits.get(sq.ctx.packet_pacing_rate_limit_index),
         of_class,
-        tuple(leaf for leaf in (sq.group, _element_of_vport(hca.vhca)) if leaf is not None),
+        tuple(leaf for leaf in leaves if leaf is not None),
+        vport is not None and bool(vport.classes),
     )
+
+
+def follow_frame(hca: Hca, sq: AnySq, pacing: Pacing, data: bytes) -> Pacing:
+    """Move a queue, whose vPort has rates by traffic class, to the frame's class.
+
+    ``pacing`` is the queue's; the one that then applies is returned.
+    """
+    qos = hca.eth.qos
+    priority = priority_of(data) if qos.trusted is None else qos.trusted[dscp_of(data)]
+    traffic_class = qos.priority_to_class[priority]
+    if traffic_class != sq.traffic_class:
+        sq.traffic_class = traffic_class
+        sq.pacing = _by(_terms(hca, sq), pacing)
+        hca.budget.charge(STEPS_PER_NEW_PACING)
+    return sq.pacing or pacing
 
 
 def apply_to_roce(rates: Rates, vhca: Vhca[Hca]) -> None:
     """Set the pacing of RoCE: all its frames share one pacing under the vPort's rate."""
-    element = _element_of_vport(vhca)
+    vport = _vport_of(vhca)
+    element = None if vport is None else vport.leaf(0)
     leaves = () if element is None else (element,)
     rates.roce = _by(Terms(None, None, leaves), rates.roce)
 
 
-def _element_of_vport(vhca: Vhca[Hca]) -> SchedulingElement | None:
-    """Return the switch's scheduling element for the function's vPort.
-
-    None without one, and for a function outside a switch.
-    """
+def _vport_of(vhca: Vhca[Hca]) -> EswVport | None:
+    """Return the switch's state of the function's vPort; None outside a switch."""
     manager = vhca.adapter.manager.node
     if manager is None or manager.eswitch is None:
         return None
-    return manager.eswitch.vport(vhca.vport_number).element
+    return manager.eswitch.vport(vhca.vport_number)
 
 
 def apply_to_all(hca: Hca) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import sniffer
 from emu.device.engine.eth.gather import FrameLengthError, gather
+from emu.device.engine.eth.pacing import follow_frame
 from emu.device.engine.eth.receive import loop_back
 from emu.device.engine.eth.rx_credits import use_credits
 from emu.device.engine.eth.steering.egress import Leaving, steered
@@ -161,8 +162,10 @@ def send(
     discards.
     """
     hca.budget.charge(packets * STEPS_PER_FRAME)
-    if sq.pacing is not None:
-        sq.pacing.charge(octets, hca.clock.now_ns())
+    if (pacing := sq.pacing) is not None:
+        if pacing.terms.by_class:
+            pacing = follow_frame(hca, sq, pacing, frame.data)
+        pacing.charge(octets, hca.clock.now_ns())
     frame.sqn = sq.handle
     if hca.nic_tx.root is None:
         _leave(hca, sq, frame, packets, longest, octets)

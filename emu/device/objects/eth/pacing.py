@@ -4,7 +4,7 @@ A limit admits a WQE while the data sent before fits the rate, within the delay 
 (``SLACK_NS``). Scheduling elements form a tree. A queue belongs to a leaf, its queue group; the
 function's vPort is a leaf of the embedded switch's tree. Elements below a limited element share its
 bandwidth in proportion to ``bw_share`` (deficit weighted round robin, DWRR). Queues of a leaf share
-equally.
+equally. A vPort may have a leaf for each traffic class instead, below an arbiter (TC_ARB).
 
 Source: PRM "SET_PP_RATE_LIMIT", "Scheduling element"; core/rl.c, core/qos.c, core/esw/qos.c.
 """
@@ -139,18 +139,27 @@ class BandwidthClaim:
 
 
 class SchedulingElement(Object):
-    """A node of the tree: a TSAR with elements below it, a queue group, or a vPort."""
+    """A node of the tree: a TSAR with elements below it, or a leaf.
 
-    __slots__ = ("bw_share", "claim", "ctx", "hierarchy", "limit", "parent", "wanting")
+    Leaves are queue groups, vPorts and traffic classes of vPorts. A rate limiter stands outside.
+    """
+
+    __slots__ = ("bw_share", "cap", "claim", "ctx", "hierarchy", "limit", "parent", "wanting")
     kind = "scheduling element"
     numbering = Numbering(_most_elements)
     BASE_BYTES = 1024
 
     def __init__(
-        self, ctx: scheduling_context, parent: SchedulingElement | None, hierarchy: int
+        self,
+        ctx: scheduling_context,
+        parent: SchedulingElement | None,
+        hierarchy: int,
+        cap: SchedulingElement | None = None,
     ) -> None:
         """Create an element in the tree ``hierarchy`` (scheduling_hierarchy)."""
         super().__init__()
+        self.cap = cap
+        """The rate limiter that the leaf shares with other leaves."""
         self.ctx = ctx
         self.hierarchy = hierarchy
         self.parent = parent
@@ -177,21 +186,26 @@ class SchedulingElement(Object):
             element = element.parent
 
     def delay(self, now_ns: int) -> int:
-        """Return the nanoseconds until the element's own limit admits the next WQE; 0 for now."""
-        return 0 if self.limit is None else self.limit.delay(now_ns)
+        """Return the nanoseconds until the element's own limit admits the next WQE; 0 for now.
+
+        The limit of its rate limiter counts as its own.
+        """
+        own = 0 if self.limit is None else self.limit.delay(now_ns)
+        return own if self.cap is None else max(own, self.cap.delay(now_ns))
 
     def serve(self, octets: int, now_ns: int) -> None:
         """Charge ``octets`` bytes sent to the element's limit and to its claim on the one above."""
         self.claim.serve(octets, self.bw_share)
-        if self.limit is not None:
-            self.limit.charge(octets, now_ns)
+        for limit in (self.limit, self.cap.limit if self.cap is not None else None):
+            if limit is not None:
+                limit.charge(octets, now_ns)
 
     def unlink(self) -> None:
         """Drop the claims, which refer back to the element."""
         self.wanting.clear()
 
     def holds(self) -> tuple[Object, ...]:
-        return () if self.parent is None else (self.parent,)
+        return tuple(one for one in (self.parent, self.cap) if one is not None)
 
 
 class Terms(NamedTuple):
@@ -202,18 +216,25 @@ class Terms(NamedTuple):
     of_class: Limit | None
     """Limit of the traffic class, shared with other queues."""
     leaves: tuple[SchedulingElement, ...]
-    """The queue group and the vPort."""
+    """The queue group, and the vPort or its traffic class."""
+    by_class: bool = False
+    """Whether the vPort has a leaf for each traffic class."""
 
 
 class Pacing:
     """Applies all rate limits of a send queue."""
 
-    __slots__ = ("_limits", "_paths", "_requested", "terms")
+    __slots__ = ("_limits", "_own", "_paths", "_requested", "terms")
 
-    def __init__(self, terms: Terms) -> None:
-        rate, of_class, leaves = self.terms = terms
-        own = Limit(rate.kbps * _BPS_PER_KBPS, rate.burst_bytes) if rate is not None else None
-        self._limits = tuple(limit for limit in (own, of_class) if limit is not None)
+    def __init__(self, terms: Terms, before: Pacing | None = None) -> None:
+        """Apply ``terms``; an unchanged rate of the queue itself keeps the debt of ``before``."""
+        rate, of_class, leaves, _ = self.terms = terms
+        self._own: Limit | None = None
+        if before is not None and before.terms.rate == rate:
+            self._own = before._own
+        elif rate is not None:
+            self._own = Limit(rate.kbps * _BPS_PER_KBPS, rate.burst_bytes)
+        self._limits = tuple(limit for limit in (self._own, of_class) if limit is not None)
         self._paths = tuple(_path(leaf) for leaf in leaves)
         """For each leaf: the claims from the queue up, with the elements that they claim."""
         self._requested: set[BandwidthClaim] = set()

@@ -31,7 +31,7 @@ class AnySq(Queue):
 
     __slots__ = (
         "allows_swp", "ctx", "flush_in_error", "group", "pacing", "rlky", "source", "state",
-        "timer", "tis",
+        "timer", "tis", "traffic_class",
     )  # fmt: skip
     kind = "sq"
     numbering = QUEUE_NUMBERS.at_most(lambda made: 1 << made.caps.general.log_max_sq)
@@ -54,6 +54,8 @@ class AnySq(Queue):
         """The queue group of this queue."""
         self.pacing: Pacing | None = None
         """The rate limits; None for unlimited."""
+        self.traffic_class: int | None = None
+        """The class of its latest frame, where the vPort has rates by class."""
         self.timer: Timer | None = None
         """Fires when pacing admits the next WQE."""
 

@@ -63,7 +63,11 @@ class Qos:
         ``priority`` is twice the priority, because the driver writes that (core/en_common.c:
         mlx5e_create_tises). The limit is that of its traffic class, shared by all its queues.
         """
-        return self.classes[self.priority_to_class[priority >> 1]].limit
+        return self.classes[self.class_of(priority)].limit
+
+    def class_of(self, priority: int) -> int:
+        """Return the traffic class of send queues with this priority (tisc.prio)."""
+        return self.priority_to_class[priority >> 1]
 
     @property
     def trusts_dscp(self) -> bool:

@@ -10,7 +10,8 @@ from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.verbs.completions import CompletionQueue
-from firmware_cmds.objects.scheduling import NIC, QUEUE_GROUP, TSAR
+from firmware_cmds.objects.scheduling import NIC, QUEUE_GROUP
+from firmware_cmds.objects.vport_scheduling import TSAR
 from layouts.enums import CapMode, CapType, Op, PortType, RegId, Status
 from layouts.eth_enums import SqState
 from layouts.function.eth_caps import qos_cap

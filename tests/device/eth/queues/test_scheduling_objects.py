@@ -6,7 +6,8 @@ from helpers.device.snapshot import snapshot
 from emu.device.models import LINKS, MODELS
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
-from firmware_cmds.objects.scheduling import E_SWITCH, NIC, QUEUE_GROUP, TSAR, VPORT
+from firmware_cmds.objects.scheduling import E_SWITCH, NIC, QUEUE_GROUP
+from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
 from layouts.enums import GeneralObject, Op, PortType, Status
 from layouts.objects.scheduling import sched_elem
 
