@@ -263,7 +263,7 @@ def _rings(hca: Hca, cmd: layout.create_qp_in, ctx: layout.qpc, pd: Pd | None) -
         )
     if rq_bytes and pd is not None:
         geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, dbr_addr)
-        rq = RecvRing(hca.memory, buffer, pd, geometry)
+        rq = RecvRing(hca.memory, hca.view_cache.ring_pages, buffer, pd, geometry)
     return _Rings(buffer, sq, rq, umems)
 
 

@@ -139,19 +139,20 @@ def segment_views(
     ``limit`` of ``access``.
     """
     offset, left, need = span
-    if len(segments) == 1 and step_limit is not None and not hca.has_signatures:  # most requests
+    limit = step_limit or _NO_LIMIT
+    if step_limit is None and left > SEGMENT_BYTES:
+        limit = hca.budget.steps + STEPS_PER_ACCESS
+    if len(segments) == 1 and not hca.has_signatures:  # most requests
         byte_count, lkey, address = segments[0]
         size = (byte_count & LENGTH or SEGMENT_2GIB) - offset
         if size > left:
             size = left
         if lkey != INLINE_KEY and 0 < size <= MAX_BYTES:
             views: Views = access(hca, pd, qpn, lkey, (address + offset, size, need), 0, step_limit)
-            if hca.budget.steps <= step_limit:
+            if hca.budget.steps <= limit:
                 return views, left - size
             raise AccessError(TOO_FRAGMENTED, lkey, address + offset, size, SEGMENT_BYTES)
-    limit, too_much = step_limit or _NO_LIMIT, left - MAX_BYTES
-    if step_limit is None and left > SEGMENT_BYTES:
-        limit = hca.budget.steps + STEPS_PER_ACCESS
+    too_much = left - MAX_BYTES
     gathered: Views = ()
     joined: list[memoryview] | None = None
     for byte_count, lkey, address in segments:

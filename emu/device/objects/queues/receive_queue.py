@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from emu.device.objects.memory.pages import PageList
+from emu.device.objects.memory.ring_page import RingPage, RingPages
 from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.ports import DmaError, GuestMemory
 from layouts.rings.wqe import DATA, DS, NEXT
@@ -129,6 +130,19 @@ class RecvQueue:
 class RecvRing(RecvQueue):
     """The receive queue of one queue pair, used in order."""
 
+    def __init__(
+        self,
+        memory: GuestMemory,
+        pages: RingPages,
+        buffer: PageList,
+        pd: Pd | None,
+        geometry: RqGeometry,
+    ) -> None:
+        super().__init__(memory, buffer, pd, geometry)
+        self._pages = pages
+        self._page = RingPage()
+        """The page of the last WQE."""
+
     def take(self) -> RecvWqe | None:
         """Consume and return the next WQE of the ring; None when none is posted.
 
@@ -136,8 +150,15 @@ class RecvRing(RecvQueue):
         """
         if not self.posted():
             return None
-        index = self._consumed
-        wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
+        index, stride, page = self._consumed, self._stride, self._page
+        at = (index & self._size - 1) * stride
+        if (
+            page.start <= at < page.limit and page.generation == self._memory.generation
+        ) or self._pages.turn(page, self._buffer, at, stride, writable=False):
+            start = at - page.start
+            wqe = page.view[start : start + stride].tobytes()
+        else:
+            wqe = self._buffer.read(at, stride)
         self._consumed = (index + 1) & _COUNTER_MASK
         return RecvWqe(index, scatter_list(wqe), self._pd)
 
