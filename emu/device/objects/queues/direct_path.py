@@ -46,8 +46,11 @@ class ExchangeCounts(Protocol):
         Both count as sent, as received and as looped back.
         """
 
-    def count_later(self, path: DirectPath) -> None:
-        """Call :meth:`DirectPath.count` before the counters are read next."""
+    def count_later(self, path: DirectPath) -> bool:
+        """Call :meth:`DirectPath.count` before the port's counters are read next.
+
+        Return whether the call comes before those of other ports are read, too.
+        """
 
 
 class DirectPath:
@@ -87,8 +90,7 @@ class DirectPath:
     def count_later(self) -> None:
         """Have both ports count the messages before their counters are read."""
         self.is_counted = False
-        self._ours.count_later(self)
-        if self._theirs is not self._ours:
+        if not self._ours.count_later(self) and self._theirs is not self._ours:
             self._theirs.count_later(self)
 
     def count(self) -> None:

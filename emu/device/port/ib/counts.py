@@ -96,11 +96,15 @@ class IbCounts:
             traffic.packets += packets
             traffic.octets += octets
 
-    def count_later(self, path: DirectPath) -> None:
-        """Count the path's messages before the counters are read, or MAX_UNCOUNTED others wait."""
+    def count_later(self, path: DirectPath) -> bool:
+        """Count the path's messages before this port's counters are read; return False.
+
+        They are counted earlier if MAX_UNCOUNTED paths wait.
+        """
         if len(self.uncounted) >= MAX_UNCOUNTED:
             self._count_paths()
         self.uncounted.append(path)
+        return False
 
     def _count_paths(self) -> None:
         paths, self.uncounted = self.uncounted, []

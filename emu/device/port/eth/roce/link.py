@@ -114,8 +114,8 @@ class RoceLink:
 
     @property
     def attributes(self) -> object:
-        """The GID table and the interface's MTU."""
-        return self.gids.changes, self._vport.oper_mtu
+        """The GID table and the MTUs of which the interface's is the lowest."""
+        return self.gids.changes, self._vport.mtu, self._port.admin_mtu
 
     @property
     def max_payload(self) -> int:
@@ -310,9 +310,10 @@ class RoceLink:
         if received:
             self.count_received(received, received_octets, marks)
 
-    def count_later(self, path: DirectPath) -> None:
-        """Count the path's messages at the end of this round's polls."""
+    def count_later(self, path: DirectPath) -> bool:
+        """Count the path's messages at the end of this round's polls; return True."""
         self._budget.at_end(path.count)
+        return True
 
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
