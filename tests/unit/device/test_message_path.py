@@ -16,7 +16,7 @@ from moves import Counts
 pure_only("the interpreter's calls and instructions are counted")
 
 LIMITS = {
-    "RDMA WRITE of 64 B": Counts(17, 24, 35, 1802),
+    "RDMA WRITE of 64 B": Counts(16, 20, 29, 1591),
     "the same as packets": Counts(30, 71, 107, 4864),
     "ALLOC_PD": Counts(12, 22, 29, 1219),
     "CREATE_MKEY of 16 pages": Counts(16, 40, 63, 2541),
