@@ -81,3 +81,19 @@ def part(views: Views, start: int, length: int) -> list[memoryview]:
         if not length:
             break
     return parts
+
+
+def take_front(views: list[memoryview], size: int) -> Views:
+    """Remove the first ``size`` bytes of views in reverse order, which have them; return them."""
+    view = views.pop()
+    if len(view) == size:
+        return (view,)
+    parts: list[memoryview] = []
+    while len(view) < size:
+        parts.append(view)
+        size -= len(view)
+        view = views.pop()
+    if len(view) > size:
+        views.append(view[size:])
+        view = view[:size]
+    return [*parts, view]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.device.objects.memory.views import copy, length_of
+from emu.device.objects.memory.views import copy, length_of, take_front
 
 CUTS = st.lists(st.integers(0, 20), max_size=4)
 
@@ -63,3 +63,14 @@ def test_a_place_that_computes_gets_all_at_once(data, cuts, others, sinks):
     copy(places, cut(data, cuts))
     assert space == data + bytes(5)
     assert len(puts) <= len(sinks)
+
+
+@given(st.binary(min_size=20, max_size=20), CUTS, st.lists(st.integers(1, 20)))
+def test_bytes_are_taken_from_the_front(data, cuts, sizes):
+    views, at = cut(data, cuts)[::-1], 0
+    for size in sizes:
+        if at + size > len(data):
+            break
+        assert b"".join(take_front(views, size)) == data[at : at + size]
+        at += size
+    assert b"".join(views[::-1]) == data[at:]

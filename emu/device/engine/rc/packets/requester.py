@@ -324,9 +324,11 @@ class PacketRequester:
     ) -> int:
         """Send packets of a long SEND or WRITE, at most ``space``, in trains if there is a carrier.
 
-        Return their cost, which is at most the budget, except for a train. Raises AccessError.
+        Return their cost, which is at most the budget, except for a train. Memory of packets that
+        go alone is mapped for several of them where that is possible. Raises AccessError.
         """
         connection, window, qp, done = self._connection, self._window, self._qp, 0
+        ahead: list[memoryview] = []
         while True:
             count = self._send_train(carry, request, space) if carry is not None else 0
             if count:
@@ -334,7 +336,10 @@ class PacketRequester:
             else:
                 count = 1
                 done += 1
-                self._send_packet(request, done == budget or space == 1)
+                if carry is None and not ahead:
+                    limit = min(space, budget - done + 1, TRAIN_PACKETS)
+                    ahead = request.data_ahead(connection.hca, qp, window.next, limit)
+                self._send_packet(request, done == budget or space == 1, ahead)
             space -= count
             if (
                 window.next == request.end
@@ -350,14 +355,16 @@ class PacketRequester:
         """Return whether a queue group's rate allows no more packets now."""
         return not pace.may_go_on(self._connection.hca.clock.now_ns())
 
-    def _send_packet(self, request: WindowRequest, is_final: bool) -> None:
+    def _send_packet(
+        self, request: WindowRequest, is_final: bool, ahead: list[memoryview] | None = None
+    ) -> None:
         """Send packet ``next`` of a SEND or a WRITE, and advance ``next``.
 
-        ``is_final`` requests an ACK: the packet is the last of this poll. On UC the packet counts
-        as acknowledged at once. Raises AccessError before anything is sent.
+        ``is_final`` requests an ACK: the packet is the last of this poll. ``ahead`` is that of
+        ``WindowRequest.placing``. Raises AccessError before anything is sent.
         """
         window, psn = self._window, self._window.next
-        packet, payload, size = request.placing(self._connection.hca, self._qp, psn)
+        packet, payload, size = request.placing(self._connection.hca, self._qp, psn, 1, ahead)
         window.next = following = (psn + 1) & PSN_MASK
         if psn == window.sent:  # not sent before
             window.sent = following

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.rights import LOCAL_READ
+from emu.device.engine.mr.rights import LOCAL_READ, AccessError
 from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.validation import KINDS
 from emu.device.engine.wqe.messages import memory_of
-from emu.device.objects.memory.views import Views
+from emu.device.objects.memory.views import Views, take_front
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
@@ -46,6 +46,8 @@ class WindowRequest:
     expects_data = False
     """Whether the request needs a response with data (READ, atomic) rather than an ACK."""
     failure: Failure | None = None
+    is_read_ahead = True
+    """Whether the data of several packets may be mapped at once."""
     flying = 0
     """Packets in flight: sent and not acknowledged."""
     following: WindowRequest | None = None
@@ -87,25 +89,44 @@ class WindowRequest:
             packet.srqn = message.srqn
         return packet
 
-    def placing(self, hca: Hca, qp: Qp, psn: int, count: int = 1) -> tuple[Packet, Views, int]:
+    def placing(
+        self, hca: Hca, qp: Qp, psn: int, count: int = 1, ahead: list[memoryview] | None = None
+    ) -> tuple[Packet, Views, int]:
         """Return a packet of a SEND or a WRITE, its payload and the payload's length.
 
-        For a train of ``count`` packets, return its first packet and the payload of all. Raises
-        AccessError when the payload cannot be read, TOO_FRAGMENTED also for a train. The packet is
-        not sent.
+        For a train of ``count`` packets, return its first packet and the payload of all. The
+        payload is taken from ``ahead`` (``data_ahead``) if that is not empty. Raises AccessError
+        when the payload cannot be read, TOO_FRAGMENTED also for a train. The packet is not sent.
         """
-        message, payload = self.message, self.payload
+        message, payload, mtu = self.message, self.payload, qp.mtu_bytes
         assert message is not None
-        size, is_first = message.length, psn == self.first
+        offset = (psn - self.first & PSN_MASK) * mtu
+        size = min(message.length - offset, mtu * count)
         if payload:
             self.payload = ()
+        elif ahead:
+            payload = take_front(ahead, size)
         else:
-            mtu = qp.mtu_bytes
-            offset = (psn - self.first & PSN_MASK) * mtu
-            size = min(size - offset, mtu * count)
             payload = memory_of(hca, qp, self.wqe, message, LOCAL_READ, offset, size)
         is_last = (psn + count) & PSN_MASK == self.end
-        return self.packet(qp, psn, is_first, is_last), payload, size
+        return self.packet(qp, psn, not offset, is_last), payload, size
+
+    def data_ahead(self, hca: Hca, qp: Qp, psn: int, count: int) -> list[memoryview]:
+        """Return the data of the next packets, at most ``count``, in reverse order of the views.
+
+        Valid until the end of the poll. Empty after data that could not be read at once, for good,
+        and with a plan for faults, which sees the access of each packet.
+        """
+        message, offset = self.message, self.offset_of(qp, psn)
+        assert message is not None
+        if not self.is_read_ahead or hca.probes.faults is not None:
+            return []
+        size = min(message.length - offset, qp.mtu_bytes * count)
+        try:
+            return [*memory_of(hca, qp, self.wqe, message, LOCAL_READ, offset, size)][::-1]
+        except AccessError:
+            self.is_read_ahead = False
+            return []
 
     def asking_for_data(self, qp: Qp, psn: int) -> Packet:
         """Return a READ of the response ``psn`` and all after it, or an atomic; it is not sent."""
