@@ -140,20 +140,17 @@ class PacketCompleter:
         size or for another operation fail the request with BAD_RESP_ERR. Beyond the round's budget
         the data are dropped and requested again.
         """
-        if not self.advance(packet.psn) or not self._is_running:
+        window, qp, psn = self.window, self._qp, packet.psn
+        if (psn != window.una and not self.advance(psn)) or not self._is_running:
             return
-        request, mtu, size = (
-            self.window.requests[0],
-            self._qp.mtu_bytes,
-            len(packet.payload),
-        )
-        offset = (packet.psn - request.first & PSN_MASK) * mtu
-        is_last = (packet.psn + 1) & PSN_MASK == request.end
+        request, mtu, size = window.requests[0], qp.mtu_bytes, len(packet.payload)
+        offset = (psn - request.first & PSN_MASK) * mtu
+        is_last = (psn + 1) & PSN_MASK == request.end
         if request.op is not _READ:
             self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to another operation")
         elif size != min(mtu, request.length - offset) or packet.op.is_last != is_last:
             self.fail(CqeSyndrome.BAD_RESP_ERR, f"READ response of {size} bytes at {offset}")
-        elif self._connection.hca.budget.exhausted(RX_BUDGET):
+        elif self._connection.hca.budget.steps > RX_BUDGET:
             self._ask_again()
         else:
             self._take(request, packet.payload, offset)
