@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -40,12 +41,14 @@ from layouts.wire.bth import GRH_NEXT_IBA, GRH_VERSION, ICRC_BYTES
 _FRAGMENT: Final = 0x3FFF
 """More fragments, and the offset."""
 
+_KEPT_HEADERS: Final = 1024
+"""Maximum number of different headers of each kind that are kept with what they say."""
 _V1: Final = RoceVersion.VERSION_1
 _V2: Final = RoceVersion.VERSION_2
 _read_icrc: Final = ICRC.unpack_from
-_read_ipv4: Final = Struct(">BBHHHBBH8sHHHH4s").unpack_from
-_read_ipv6: Final = Struct(">IHBB16s16sHHHH4s").unpack_from
-_read_grh: Final = Struct(">IHBB16s16s4s").unpack_from
+_unpack_ipv4: Final = Struct(">BBHHHBBH8sHHHH4s").unpack
+_unpack_ipv6: Final = Struct(">IHBB16s16sHHHH4s").unpack
+_unpack_grh: Final = Struct(">IHBB16s16s4s").unpack
 _mask_ipv4: Final = Struct(">8sBBHHHBBH8sHHHH4sB").pack
 _mask_ipv6: Final = Struct(">8sIHBB16s16sHHHH4sB").pack
 _mask_grh: Final = Struct(">8sIHBB16s16s4sB").pack
@@ -166,24 +169,32 @@ def read_headers(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Glob
     """
     available = len(frame) - at - SMALLEST_BYTES
     if available >= IPV4_BYTES + UDP_BYTES and frame[at] == IPV4_IN_5_WORDS:
-        return _parse_ipv4(frame, at)
-    if available >= GRH_BYTES and frame[at - 2 : at] == GRH:
-        return _parse_grh(frame, at)
-    if available < IPV6_BYTES + UDP_BYTES:
+        size, read = IPV4_BYTES + UDP_BYTES, _read_ipv4
+    elif available >= GRH_BYTES and frame[at - 2 : at] == GRH:
+        size, read = GRH_BYTES, _read_grh
+    elif available >= IPV6_BYTES + UDP_BYTES:
+        size, read = IPV6_BYTES + UDP_BYTES, _read_ipv6
+    else:
         raise BadFrameError("bad length", f"frame {len(frame)}")
-    return _parse_ipv6(frame, at)
+    start = at + size
+    return start, *read(bytes(frame[at : start + BTH_MASKED - 1]))
 
 
-def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """Return the result of :func:`read_headers` for IPv4.
+# Frames of a connection have few different headers, so what they say is kept. The arguments are the
+# headers up to the masked byte of the BTH.
+
+
+@lru_cache(_KEPT_HEADERS)
+def _read_ipv4(head: bytes) -> tuple[int, int, GlobalHeader]:
+    """Return the packet's length, the CRC of the headers, and their fields, for IPv4.
 
     Raises BadFrameError for a wrong header checksum, and for different IP and UDP lengths.
     """
     (
         version, tos, total, ident, fragment, ttl, protocol, checksum, addresses, sport, dport, udp,
         _, bth,
-    ) = _read_ipv4(frame, at)  # fmt: skip
-    if int.from_bytes(frame[at : at + IPV4_BYTES], "big") % 0xFFFF:
+    ) = _unpack_ipv4(head)  # fmt: skip
+    if int.from_bytes(head[:IPV4_BYTES], "big") % 0xFFFF:
         raise BadFrameError("bad IPv4 checksum", f"{checksum:#06x}")
     if udp != total - IPV4_BYTES:
         raise BadFrameError("bad length", f"IP {total}, UDP {udp}")
@@ -193,15 +204,13 @@ def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Globa
     )  # fmt: skip
     sgid, dgid = MAPPED_PREFIX + addresses[:4], MAPPED_PREFIX + addresses[4:]
     header = GlobalHeader(sgid, dgid, tos, 0, ttl, is_ip=True)
-    return at + IPV4_BYTES + UDP_BYTES, udp - UDP_BYTES, crc32(masked), header
+    return udp - UDP_BYTES, crc32(masked), header
 
 
-def _parse_ipv6(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """Return the result of :func:`read_headers` for IPv6.
-
-    Raises BadFrameError for different IP and UDP lengths.
-    """
-    first, length, protocol, hops, sgid, dgid, sport, dport, udp, _, bth = _read_ipv6(frame, at)
+@lru_cache(_KEPT_HEADERS)
+def _read_ipv6(head: bytes) -> tuple[int, int, GlobalHeader]:
+    """Return the same for IPv6. Raises BadFrameError for different IP and UDP lengths."""
+    first, length, protocol, hops, sgid, dgid, sport, dport, udp, _, bth = _unpack_ipv6(head)
     if udp != length:
         raise BadFrameError("bad length", f"IP {length}, UDP {udp}")
     masked = _mask_ipv6(
@@ -209,12 +218,13 @@ def _parse_ipv6(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Globa
         0xFF,
     )  # fmt: skip
     header = GlobalHeader(sgid, dgid, first >> 20 & 0xFF, first & 0xFFFFF, hops, is_ip=True)
-    return at + IPV6_BYTES + UDP_BYTES, udp - UDP_BYTES, crc32(masked), header
+    return udp - UDP_BYTES, crc32(masked), header
 
 
-def _parse_grh(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """Return the result of :func:`read_headers` for RoCE v1."""
-    first, length, follows, hops, sgid, dgid, bth = _read_grh(frame, at)
+@lru_cache(_KEPT_HEADERS)
+def _read_grh(head: bytes) -> tuple[int, int, GlobalHeader]:
+    """Return the same for RoCE v1."""
+    first, length, follows, hops, sgid, dgid, bth = _unpack_grh(head)
     masked = _mask_grh(ONES, MASKED_WORD, length, follows, 0xFF, sgid, dgid, bth, 0xFF)
     header = GlobalHeader(sgid, dgid, first >> 20 & 0xFF, first & 0xFFFFF, hops)
-    return at + GRH_BYTES, length, crc32(masked), header
+    return length, crc32(masked), header
