@@ -435,7 +435,7 @@ class Function:
                 budget.charge(self.deferred_free.free_some())
             if self.parts:
                 more = self.parts.run()
-            if lifecycle.run(hca):
+            if (scheduler.ready or scheduler.has_broken_cqs) and lifecycle.run(hca):
                 more = True
             return more or self.cmdif.busy or self.deferred_free.is_left or budget.is_waiting
         except Exception:
