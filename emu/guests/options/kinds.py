@@ -180,14 +180,8 @@ class Flag(OptionKind):
         return "" if isinstance(said, bool) else "true or false is needed"
 
 
-@dataclass(frozen=True, kw_only=True)
-class File(OptionKind):
-    """A file; ``is_new`` for one that is written."""
-
-    metavar: str = "FILE"
-    is_new: bool = False
-    example: str = ""
-    """Kind of the examples that a command line accepts as @NAME (emu.host.shipped), if any."""
+class _OnePath(OptionKind):
+    """A file or a directory; creates nothing."""
 
     def misfit(self, said: object) -> str:
         """Return the error for a value that is no path."""
@@ -200,6 +194,16 @@ class File(OptionKind):
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
         """Return a path relative to ``base``."""
         return {name: base / said}
+
+
+@dataclass(frozen=True, kw_only=True)
+class File(_OnePath):
+    """A file; ``is_new`` for one that is written."""
+
+    metavar: str = "FILE"
+    is_new: bool = False
+    example: str = ""
+    """Kind of the examples that a command line accepts as @NAME (emu.host.shipped), if any."""
 
     def wrong(self, value: Any) -> str:
         """Return the error for a missing file, a directory, or a new file that cannot be written.
@@ -216,22 +220,10 @@ class File(OptionKind):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Directory(OptionKind):
+class Directory(_OnePath):
     """A directory; ``is_made`` for one that is created when absent."""
 
     is_made: bool = False
-
-    def misfit(self, said: object) -> str:
-        """Return the error for a value that is no path."""
-        return _no_path(said)
-
-    def placed(self, said: Any, base: Path) -> Any:
-        """Return a path that is absolute if ``base`` is."""
-        return str(base / said)
-
-    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
-        """Return the path relative to ``base``; create nothing."""
-        return {name: base / said}
 
     def wrong(self, value: Any) -> str:
         """Return the error for a missing directory or a file; "" for a directory and for None."""
