@@ -27,6 +27,8 @@ Handler = Callable[[Hca, InT, OutT], Portions[None] | None]
 the layouts: ``cmd: layout.create_cq_in``.
 
 ``hca`` is the function that the command addresses (``emu.device.cmdif.scope``), usually the sender.
+A handler that needs only tables takes ``tables: ObjectTables``.
+
 A handler first checks everything and then changes state; it refuses by raising
 :class:`emu.device.errors.CmdError`. Handlers never access mailboxes, tokens or events. A handler
 that may take more than a few milliseconds yields between steps of its work. Other commands run
@@ -143,7 +145,10 @@ def add(command: Command) -> None:
 
 
 def _structure(handler: Any, parameter: str) -> type[Prm]:
-    """Return the structure that annotates a parameter of a handler."""
+    """Return the structure that annotates a parameter of a handler, by the text of the annotation.
+
+    The module of the handler imports the structure at run time, unlike the Hca.
+    """
     structure: type[Prm] = eval(handler.__annotations__[parameter], handler.__globals__)
     return structure
 
