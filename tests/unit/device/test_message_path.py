@@ -21,7 +21,7 @@ LIMITS = {
     "ALLOC_PD": Counts(12, 22, 29, 1219),
     "CREATE_MKEY of 16 pages": Counts(16, 40, 63, 2541),
     "UMR that maps 16 pages": Counts(16, 23, 42, 2219),
-    "page fault and its RESUME": Counts(32, 87, 124, 5560),
+    "page fault and its RESUME": Counts(32, 87, 124, 5558),
 }
 """Lengths now. A change that shortens a path lowers them here; the goals are in ``moves.py``."""
 

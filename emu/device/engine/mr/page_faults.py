@@ -149,7 +149,6 @@ def suspend(
     fault.is_memory = hca.caps.is_memory_scheme
     fault.raised_ns = hca.clock.now_ns()
     hca.page_faults.add(fault)
-    qp.page_faults[side] = fault
     log.debug("%r: %s", fault, fault.page)
     if hca.probes.faults is None:
         post_event(hca, fault)
@@ -239,7 +238,6 @@ def close(hca: Hca, fault: PageFault, *, refused: bool) -> None:
     ``PageFault.end`` has the steps.
     """
     hca.page_faults.close(fault)
-    del fault.qp.page_faults[fault.side]
     if hca.probes.tracer:
         _trace(hca.probes, hca.clock, fault, "error" if refused else "resumed")
     fault.end(fault.refusal_text(hca.clock.now_ns() - fault.raised_ns) if refused else "")
@@ -255,7 +253,7 @@ def cancel(probes: Probes, clock: Clock, qp: Qp, *sides: Side) -> None:
     if Side.RESPONDER not in sides and qp.held_by is not None:
         qp.held_by.release(qp)
     for side in sides or Side:
-        fault = qp.page_faults.pop(side, None)
+        fault = qp.page_faults.get(side)
         if fault is not None:
             _lapse(probes, clock, fault)
             fault.end()
@@ -290,7 +288,6 @@ def _cancel_each(probes: Probes, clock: Clock, table: PageFaultTable) -> Iterato
     for fault in table.open():
         if fault.is_open:
             fault.qp.state = QpState.RST
-            del fault.qp.page_faults[fault.side]
             _lapse(probes, clock, fault)
             if fault.peer is not None:
                 fault.end()

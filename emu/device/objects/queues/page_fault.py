@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.ports import Timer
 
-TRANSPORT_TOKEN_BITS: Final = 24
-MEMORY_TOKEN_BITS: Final = 48
+_TRANSPORT_TOKEN: Final = (1 << 24) - 1
+_MEMORY_TOKEN: Final = (1 << 48) - 1
+"""Masks of tokens, by scheme."""
 PAGE_FAULT_BYTES: Final = 1024
 """Cost of an open page fault on the host, in bytes."""
 
@@ -197,7 +198,7 @@ class PageFault(Outcome):
         if token is None:
             token = self.token
         else:
-            token &= (1 << (MEMORY_TOKEN_BITS if self.is_memory else TRANSPORT_TOKEN_BITS)) - 1
+            token &= _MEMORY_TOKEN if self.is_memory else _TRANSPORT_TOKEN
         packet = min(access.packet_length, _MAX_PACKET)
         if self.is_memory:
             start = page.va & -PAGE_BYTES
@@ -256,17 +257,18 @@ class PageFaultTable:
     def add(self, fault: PageFault) -> None:
         """Open a page fault under a token that no open or lapsed one has; count it in ``raised``.
 
-        The ledger is charged without a check. The event is posted by the caller.
+        The queue pair has it from now on. The ledger is charged without a check. The event is
+        posted by the caller.
         """
-        bits = MEMORY_TOKEN_BITS if fault.is_memory else TRANSPORT_TOKEN_BITS
+        mask = _MEMORY_TOKEN if fault.is_memory else _TRANSPORT_TOKEN
         token = self._last
         while True:
-            token = (token + 1) & (1 << bits) - 1
+            token = token + 1 & mask
             if token and token not in self._open and token not in self._lapsed:
                 break
         self._last = fault.token = token
         fault.is_open, fault.table = True, self
-        self._open[token] = fault
+        self._open[token] = fault.qp.page_faults[fault.side] = fault
         self.raised += 1
         # Each side of a queue pair has at most one, so this code needs no limit.
         self._ledger.hold(_ACCOUNT, PAGE_FAULT_BYTES)
@@ -276,12 +278,12 @@ class PageFaultTable:
         return self._open.get(token)
 
     def close(self, fault: PageFault) -> None:
-        """Close a page fault: its token, its charge and its unreported event are dropped.
+        """Close a page fault: the queue pair, its token, charge and unreported event are dropped.
 
-        Neither the queue pair nor the driver is notified.
+        Neither the operation nor the driver is notified.
         """
         fault.is_open, fault.table = False, None
-        del self._open[fault.token]
+        del self._open[fault.token], fault.qp.page_faults[fault.side]
         self._ledger.hold(_ACCOUNT, -PAGE_FAULT_BYTES)
         self.unreported.pop(fault.token, None)
 
