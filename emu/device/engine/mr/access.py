@@ -86,16 +86,15 @@ def access(
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
         return special_keys.views(hca, qpn, key, span, depth) if span[1] else ()
-    is_usual = mkey.open_to is pd
     cached = mkey.views.get(span)
     if cached is not None and cached[0] == hca.memory.generation:
-        if not is_usual:  # rights and bounds are valid: changing them clears the cache
+        if mkey.open_to is not pd:  # rights and bounds are valid: changing them clears the cache
             check_key(hca.qps, hca.options, mkey, pd, qpn, key, span)
         return cached[1]
     va, length, need = span
     if not length:
         return ()
-    if not is_usual or need & ~mkey.rights or va < mkey.start or va + length > mkey.end:
+    if mkey.open_to is not pd or need & ~mkey.rights or va < mkey.start or va + length > mkey.end:
         check_key(hca.qps, hca.options, mkey, pd, qpn, key, span)
     try:
         if mkey.signature is not None:

@@ -58,17 +58,16 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
     """
     if node is None or (peer := node.qps.get(qp.remote_qpn)) is None:
         return _NO_PEER if qp.is_looped else NEEDS_PACKETS
-    if qp.is_looped:
-        return _loop(hca, qp, wqe, peer, message)
     if peer.state not in RECEIVING:
-        return NEEDS_PACKETS
+        return _NO_PEER if qp.is_looped else NEEDS_PACKETS
     ours, theirs = hca.link, node.link
     path = qp.direct_path
     if path is None or path.terms != (peer.revision, ours.attributes, theirs.attributes):
-        agreed = agree(hca, qp, node, peer)
-        if agreed is None:
+        if qp.is_looped:
+            return _loop(hca, qp, wqe, peer, message)
+        path = agree(hca, qp, node, peer)
+        if path is None:
             return NEEDS_PACKETS
-        path = agreed
     has_response_data = message.op in WITH_RESPONSE_DATA
     if has_response_data and (path.reads_ahead or peer.response_pace is not None):
         return NEEDS_PACKETS
@@ -97,7 +96,7 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
 
 
 def _loop(hca: Hca, qp: Qp, wqe: Wqe, peer: Qp, message: Message) -> Outcome | None:
-    """Hand a message to a queue pair of the same function, by a loopback path (``fl``).
+    """Hand a message to a receiving queue pair of the same function, by a loopback path (``fl``).
 
     Returns Dropped unless the peer is looped too, refers back to ``qp``, has the same service,
     expects this PSN, and takes messages as long. None advances both PSNs. The ports are not
@@ -108,7 +107,6 @@ def _loop(hca: Hca, qp: Qp, wqe: Wqe, peer: Qp, message: Message) -> Outcome | N
         not peer.is_looped
         or peer.st is not qp.st
         or peer.remote_qpn != qp.handle
-        or peer.state not in RECEIVING
         or qp.psn != peer.epsn
         or peer.max_message < qp.max_message
     ):
