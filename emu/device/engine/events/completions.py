@@ -99,7 +99,11 @@ def complete_receive(
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
         srqn = _receiver(hca.srqs, queue, srqn)
-    now = now_for(hca, queue) if queue.has_real_time else hca.ticks.read()
+    if queue.has_real_time:
+        now = now_for(hca, queue)
+    else:  # ``FreeRunningTimer.read``, without a call
+        ticks = hca.ticks
+        now = ticks.now_ns() * ticks.times // ticks.by
     entry = CQE.pack(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
         queue.handle, wqe_counter & 0xFFFF,

@@ -76,7 +76,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     with WQ_CATAS_ERROR: Nak (REMOTE_OPERATIONAL_ERROR), on UC Dropped. A WQE that was set aside is
     reused first. The SRQ's limit event may be raised.
     """
-    srq = shared_queue(hca, qp, message)
+    srq = qp.srq if qp.st is not _XRC else shared_queue(hca, qp, message)
     if isinstance(srq, Outcome):
         return srq
     queue = qp.rq if srq is None else srq.queue

@@ -148,9 +148,11 @@ class RecvRing(RecvQueue):
 
         Raises DmaError.
         """
-        if not self.posted():
-            return None
+        posted: int
+        (posted,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, _COUNTER.size))
         index, stride, page = self._consumed, self._stride, self._page
+        if posted & _COUNTER_MASK == index:
+            return None
         at = (index & self._size - 1) * stride
         if (
             page.start <= at < page.limit and page.generation == self._memory.generation
