@@ -121,7 +121,7 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     budget, left = hca.budget, BYTES_PER_POLL
     own, pace, moving = qp.adapter_requests, qp.pace, qp.moving
     waiting = sq.waiting()
-    budget.steps += STEPS_PER_WQE * (waiting if waiting < WQES_PER_POLL else WQES_PER_POLL)
+    budget.charge(STEPS_PER_WQE * (waiting if waiting < WQES_PER_POLL else WQES_PER_POLL))
     for _ in range(WQES_PER_POLL):
         work: Work | Outcome
         if moving is not None and moving.wqe is not None:  # a message before the first request
@@ -160,7 +160,7 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
                 return True
         if sent > _FEW_BYTES:
             left -= sent
-            budget.steps += sent >> LOG_BYTES_PER_STEP
+            budget.charge(sent >> LOG_BYTES_PER_STEP)
             if left < 0:
                 return True
         if budget.steps > POLL_BUDGET:
