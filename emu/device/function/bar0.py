@@ -42,7 +42,7 @@ HEALTH_COUNTER: Final = 0x1010
 CLOCKS_END: Final = 0x1048
 """End of the real-time clock, the last of the registers that change by themselves."""
 HEALTH_SYNDROME: Final = 0x23D
-_FIRST_UAR: Final = 2 * PAGE
+FIRST_UAR: Final = 2 * PAGE
 _CRITICAL: Final = 2
 """Severities are those of syslog (core/health.c: mlx5_health_get_severity)."""
 
@@ -54,8 +54,9 @@ class Bar0:
         self._hca = hca
         self._probes = hca.probes
         self._cmdif = cmdif
-        self._doorbells = Doorbells(hca, self._is_disabled)
-        self._memic_first = hca.model.bar0_size - AREA_BYTES
+        self.doorbells = Doorbells(hca, self._is_disabled)
+        self.memic_first = hca.model.bar0_size - AREA_BYTES
+        """Where the UAR pages end, and device memory begins if there is any."""
         self._seg = init_seg.new(
             cmdif_rev_fw_sub={
                 "cmd_interface_rev": CMD_INTERFACE_REV,
@@ -99,7 +100,7 @@ class Bar0:
         UAR pages read as zero. A read that includes timers or the health counter updates them
         first.
         """
-        if offset >= self._memic_first and self._hca.memic is not None:
+        if offset >= self.memic_first and self._hca.memic is not None:
             return self._hca.memic.read(offset, length)
         if offset < CLOCKS_END and offset + length > INTERNAL_TIMER_H:
             self._tick()
@@ -135,19 +136,19 @@ class Bar0:
         The segment's only writable registers are the address and doorbell of the command queue, in
         stores of 4 bytes; other writes are ignored and logged.
         """
-        if offset >= self._memic_first and self._hca.memic is not None:
-            self._hca.memic.write(offset, data)
-        elif offset >= _FIRST_UAR:
-            if self._probes.faults is None:
-                self._doorbells.write(offset, data)
-            else:
-                self._uar_write(self._probes.faults, offset, data)
-        elif offset == CMD_DBELL and len(data) == 4:
+        if offset == CMD_DBELL and len(data) == 4:
             if self._probes.faults is None:
                 self._cmdif.doorbell(int.from_bytes(data, "big"))
             else:
                 ring = partial(self._cmdif.doorbell, int.from_bytes(data, "big"))
                 self._probes.faults.show(DOORBELL_POINT, offset, bytes(data), ring)
+        elif offset >= self.memic_first and self._hca.memic is not None:
+            self._hca.memic.write(offset, data)
+        elif offset >= FIRST_UAR:
+            if self._probes.faults is None:
+                self.doorbells.write(offset, data)
+            else:
+                self._uar_write(self._probes.faults, offset, data)
         elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L):
             self._seg_write(offset, int.from_bytes(data, "big"))
         else:
@@ -160,10 +161,10 @@ class Bar0:
         not.
         """
         if not is_doorbell(offset % PAGE, data):
-            self._doorbells.write(offset, data)
+            self.doorbells.write(offset, data)
             return
         stored = bytes(data)
-        ring = partial(self._doorbells.write, offset, stored)
+        ring = partial(self.doorbells.write, offset, stored)
         faults.show(DOORBELL_POINT, offset, stored, ring)
 
     def _seg_write(self, offset: int, value: int) -> None:

@@ -19,7 +19,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.engine.lag.arrive import arrive as arrive_at_board
 from emu.device.engine.lag.wire import LagWire
-from emu.device.function.bar0 import HEALTH_SYNDROME, Bar0
+from emu.device.function.bar0 import FIRST_UAR, HEALTH_SYNDROME, Bar0
 from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
 from emu.device.function.sub_functions import SubFunctionSlots, bar2_size
@@ -293,7 +293,10 @@ class Function:
             if offset < MSIX_PBA and offset >= MSIX_TABLE and self._msix.write(offset, data):
                 return
             if not self.hca.health.has_failed:
-                self.bar0.write(offset, data)
+                if offset >= FIRST_UAR and faults is None and offset < self.bar0.memic_first:
+                    self.bar0.doorbells.write(offset, data)  # nearly all, without a call
+                else:
+                    self.bar0.write(offset, data)
         except Exception:
             self.hca.health.fail()
 
