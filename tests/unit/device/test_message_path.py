@@ -16,10 +16,10 @@ from moves import Counts
 pure_only("the interpreter's calls and instructions are counted")
 
 LIMITS = {
-    "RDMA WRITE of 64 B": Counts(16, 20, 29, 1591),
+    "RDMA WRITE of 64 B": Counts(15, 21, 29, 1582),
     "the same as packets": Counts(30, 71, 107, 4864),
-    "ALLOC_PD": Counts(12, 22, 29, 1219),
-    "CREATE_MKEY of 16 pages": Counts(16, 40, 63, 2541),
+    "ALLOC_PD": Counts(12, 22, 29, 1214),
+    "CREATE_MKEY of 16 pages": Counts(16, 40, 63, 2536),
     "UMR that maps 16 pages": Counts(16, 23, 42, 2219),
     "page fault and its RESUME": Counts(32, 87, 124, 5558),
 }
