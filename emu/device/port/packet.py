@@ -167,20 +167,17 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
 
 
 def transport_front(packet: Packet, pkey: int, length: int) -> bytes:
-    """Return a packet's base transport header up to the PSN; ``length`` is that of its payload."""
+    """Return a packet's base transport header up to the PSN; ``length`` is that of its payload.
+
+    The word with the PSN, extension headers (``EXTENSIONS``), payload, padding and invariant CRC
+    follow.
+    """
     flags = (-length & PAD_MASK) << PAD_SHIFT
     if packet.solicited:
         flags |= SOLICITED
     if packet.is_migrated:
         flags |= MIGRATED
     return BTH.pack(packet.op.code, flags, pkey, packet.qpn, 0)[:PSN_AT]
-
-
-def transport_rest(packet: Packet) -> bytes:
-    """Return the transport headers of a packet from the PSN on."""
-    psn = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
-    encode = _ENCODERS[packet.op.code]
-    return psn.to_bytes(4, "big") if encode is None else psn.to_bytes(4, "big") + encode(packet)
 
 
 def transport_bytes(op: PacketOp, length: int) -> int:
@@ -284,10 +281,10 @@ def _decoder(headers: tuple[type[Prm], ...]) -> _Decoder | None:
     return decode
 
 
-def _encoder(headers: tuple[type[Prm], ...]) -> _Encoder | None:
-    """Return a function that builds extension headers, which follow each other; None for none."""
-    if len(headers) < 2:
-        return _HEADERS[headers[0]] if headers else None
+def _encoder(headers: tuple[type[Prm], ...]) -> _Encoder:
+    """Return a function that builds extension headers, which follow each other."""
+    if len(headers) == 1:
+        return _HEADERS[headers[0]]
     return lambda packet: b"".join([_HEADERS[header](packet) for header in headers])
 
 
@@ -318,7 +315,7 @@ _FORMS: Final[dict[int, tuple[PacketOp, int, int, _Decoder | None]]] = {
 extension headers.
 """
 
-_ENCODERS: Final[dict[int, _Encoder | None]] = {
+EXTENSIONS: Final[dict[int, _Encoder]] = {
     code: _encoder(op.headers) for code, op in PACKET_OPS.items()
 }
-"""How the extension headers of an opcode are built."""
+"""What builds the extension headers of a packet, by its opcode."""

@@ -14,6 +14,7 @@ from typing import Final
 from emu.device.port import packet as transport
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.packet import (
+    EXTENSIONS,
     MAX_FRONTS,
     PSN_AT,
     BadPacketError,
@@ -22,11 +23,11 @@ from emu.device.port.packet import (
     parse_transport,
     transport_bytes,
     transport_front,
-    transport_rest,
 )
 from emu.device.port.train import MAX_PACKETS, Train, front_of, train_of
 from layouts.wire import bth as wire
 from layouts.wire.bth import (
+    ACK_REQUEST,
     ICRC_BYTES,
     LNH_GLOBAL,
     LNH_LOCAL,
@@ -77,14 +78,17 @@ class IbRoute:
         ``length`` must be the total bytes of ``payload``, which is not checked: padding and the
         lengths in the headers follow from it.
         """
-        kind = packet.op.code, packet.qpn, packet.solicited, packet.is_migrated, length
+        code = packet.op.code
+        kind = code, packet.qpn, packet.solicited, packet.is_migrated, length
         front = self._fronts.get(kind)
         if front is None:
             front = self._front(packet, length)
             if len(self._fronts) >= MAX_FRONTS:
                 self._fronts.clear()
             self._fronts[kind] = front
-        return b"".join((front, transport_rest(packet), *payload, _ENDS[-length & PAD_MASK]))
+        psn = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
+        extensions, end = EXTENSIONS[code](packet), _ENDS[-length & PAD_MASK]
+        return b"".join((front, psn.to_bytes(4, "big"), extensions, *payload, end))
 
     def _front(self, packet: Packet, length: int) -> bytes:
         """Return the headers up to the PSN of a packet with ``length`` bytes of payload."""
@@ -158,7 +162,7 @@ def frames_of(train: Train) -> Iterator[bytes]:
     front, icrc = bytearray(train.head), _ENDS[0]
     at = _transport_at(front) + PSN_AT
     for packet in train.packets():
-        word = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
+        word = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
         front[at : at + 4] = word.to_bytes(4, "big")
         yield b"".join((front, packet.payload, icrc))
 

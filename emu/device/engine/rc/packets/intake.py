@@ -119,11 +119,10 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     hca.budget.steps += STEPS_PER_PACKET
     link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
-    connection = None if qp is None else qp.connection
     headers = packet.op.service, packet.slid, packet.pkey, packet.grh, link.attributes
     if (
         qp is None
-        or not isinstance(connection, PacketConnection)
+        or not isinstance(connection := qp.connection, PacketConnection)
         or connection.accepted != headers
         or qp.state not in RECEIVING
         or qp.path_state is not _MIGRATED

@@ -206,7 +206,7 @@ class PacketResponder:
         after a gap sends a NAK, and is kept with selective repeat. A duplicate gets its response
         again.
         """
-        hca, qp, execution = self._hca, self._qp, self.execution
+        qp, execution = self._qp, self.execution
         if qp.st is _UC:
             return self._unreliable(packet)
         if packet.psn != qp.epsn:
@@ -216,7 +216,7 @@ class PacketResponder:
         for check, objection in PACKET_CHECKS:
             why = objection(qp, packet, message, before)
             if why:
-                outcome: Outcome | None = invalid_request(hca, qp, check, why)
+                outcome: Outcome | None = invalid_request(self._hca, qp, check, why)
                 break
         else:
             outcome = EXECUTE[packet.op.code](execution, packet)

@@ -80,11 +80,10 @@ class WindowRequest:
         packet = Packet(op, qp.remote_qpn, psn)
         if is_first:
             packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
-        if is_last:
-            if ending is not None:
-                packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
-            if message.solicited:
-                packet.solicited = True
+        if ending is not None:
+            packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
+        if is_last and message.solicited:
+            packet.solicited = True
         if message.srqn:
             packet.srqn = message.srqn
         return packet

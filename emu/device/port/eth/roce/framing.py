@@ -20,14 +20,14 @@ from zlib import crc32
 from emu.device.port.eth import headers as eth_headers
 from emu.device.port.eth.headers import ETH_CTAG, ETH_IPV4, ETH_IPV6, ETHERNET_BYTES, UDP
 from emu.device.port.packet import (
+    EXTENSIONS,
     MAX_FRONTS,
     Packet,
     transport_bytes,
     transport_front,
-    transport_rest,
 )
 from layouts.eth_enums import RoceVersion
-from layouts.wire.bth import GRH_NEXT_IBA, GRH_VERSION, PAD_MASK
+from layouts.wire.bth import ACK_REQUEST, GRH_NEXT_IBA, GRH_VERSION, PAD_MASK
 
 IPV4_BYTES: Final = 20
 IPV6_BYTES: Final = 40
@@ -154,7 +154,8 @@ class Framer:
         ``length`` must be the total bytes of ``payload``, which is not checked: padding and the
         lengths in the headers follow from it. The UDP checksum is 0.
         """
-        kind = packet.op.code, packet.qpn, packet.solicited, packet.is_migrated, length
+        code = packet.op.code
+        kind = code, packet.qpn, packet.solicited, packet.is_migrated, length
         known = self._fronts.get(kind)
         if known is None:
             known = self._front(packet, length)
@@ -162,11 +163,12 @@ class Framer:
                 self._fronts.clear()
             self._fronts[kind] = known
         front, crc = known
-        rest, padding = transport_rest(packet), _PADDING[-length & PAD_MASK]
-        crc = crc32(rest, crc)
+        psn = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
+        headers = psn.to_bytes(4, "big") + EXTENSIONS[code](packet)
+        padding, crc = _PADDING[-length & PAD_MASK], crc32(headers, crc)
         for part in payload:
             crc = crc32(part, crc)
-        return b"".join((front, rest, *payload, padding, ICRC.pack(crc32(padding, crc))))
+        return b"".join((front, headers, *payload, padding, ICRC.pack(crc32(padding, crc))))
 
     def _front(self, packet: Packet, length: int) -> tuple[bytes, int]:
         """Return the headers up to the PSN for ``length`` bytes of payload, and their CRC."""
