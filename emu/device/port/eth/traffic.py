@@ -123,7 +123,9 @@ class Direction:
 
     def sort_frame(self, data: bytes, packets: int, octets: int) -> None:
         """Count by priority a frame that is already counted by kind."""
-        self.sort(priority_of(data), dscp_of(data), packets, octets)
+        table = self.qos.trusted
+        if priority := priority_of(data) if table is None else table[dscp_of(data)]:
+            self._count(priority, packets, octets)
 
     def sort(self, tag: int, dscp: int, packets: int, octets: int) -> None:
         """Count packets by priority, from their tag's priority (0 without one) or their DSCP.
@@ -133,9 +135,12 @@ class Direction:
         """
         table = self.qos.trusted
         if priority := tag if table is None else table[dscp]:
-            traffic = self.priorities.setdefault(priority, Traffic())
-            traffic.packets += packets
-            traffic.octets += octets
+            self._count(priority, packets, octets)
+
+    def _count(self, priority: int, packets: int, octets: int) -> None:
+        traffic = self.priorities.setdefault(priority, Traffic())
+        traffic.packets += packets
+        traffic.octets += octets
 
     def add_to(self, kind: Traffic, packets: int, octets: int) -> None:
         """Count packets of a kind with ``octets`` in total; all count with their mean size.
