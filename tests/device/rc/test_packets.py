@@ -143,6 +143,23 @@ def test_read_around_the_mtu(nodes, wire, mtu):
         assert len(tap.packets(PacketKind.READ_RESPONSE)) == max(-(-length // mtu), 1)
 
 
+@pytest.mark.parametrize("op", ["write", "read"])
+def test_data_of_many_packets_are_mapped_at_once(nodes, wire, op):
+    """Across the end of a range whose pages are checked together, from the middle of a page."""
+    channel, size = Channel(QpType.RC, *nodes, mtu=3), (1 << 18) + 5003
+    here, there = channel.left.region(size + 100), channel.right.region(size + 100)
+    source, target = (here, there) if op == "write" else (there, here)
+    source.write(random.Random(op).randbytes(size + 100))
+    getattr(channel, op)((there.key, there.va + 7), here.sge(40, size))
+    channel.settle()
+    assert channel.sent()
+    assert wire.sent >= size // 1024
+    data = source.read()
+    at, end = (40, 7) if op == "write" else (7, 40)
+    assert target.read(end, size) == data[at : at + size]
+    assert not any(target.read(0, end))
+
+
 def test_invalidation_comes_with_the_last_packet(channel, source, target):
     window = channel.right.region(64, en_rinval=1)
     channel.post_recv(target.sge())

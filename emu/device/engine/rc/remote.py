@@ -162,6 +162,26 @@ def map_next_segment(
     return map_segment(hca, qp, message, offset, length)
 
 
+def data_ahead(
+    hca: Hca, qp: Qp, message: Message, offset: int, length: int
+) -> list[memoryview] | None:
+    """Return the data of a READ from ``offset`` on, in reverse order of the views, or None.
+
+    At most ``length`` bytes, and not those whose following pages have yet to be checked
+    (``map_next_segment``): the list is then shorter, or empty. None where segments have to be
+    mapped one by one: their access fails, is planned to fail, or depends on more than the key. No
+    state changes. Views are valid until the end of the poll.
+    """
+    if qp.st is _XRC or hca.has_signatures or hca.probes.faults is not None:
+        return None
+    size = min(length, message.length - offset, -offset % MAP_AHEAD_BYTES)
+    try:
+        span = message.va + offset, size, REMOTE[message.op].need
+        return [*access(hca, qp.pd, qp.handle, message.rkey, span)][::-1]
+    except AccessError:
+        return None
+
+
 def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> Outcome | None:
     """Return None if the next MAP_AHEAD_BYTES of the message are accessible, else the outcome.
 

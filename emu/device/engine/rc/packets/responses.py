@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.rc import duplicates, responder
 from emu.device.engine.rc.checks import access_violation
+from emu.device.engine.rc.remote import data_ahead
 from emu.device.engine.rc.validation import packets_of
+from emu.device.objects.memory.views import take_front
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Nak, Outcome, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault
@@ -43,6 +45,8 @@ class Response:
 
     value = 0
     message: Message | None = None
+    is_read_ahead = True
+    """Whether the data of several packets of a READ may be mapped at once."""
     is_replay = False
     """Whether this is a duplicate: if the data of a READ cannot be read any more, nothing is
     sent.
@@ -62,11 +66,13 @@ class Response:
 class ResponseQueue:
     """Queued responses of one queue pair."""
 
-    __slots__ = ("_connection", "_qp", "is_stuck", "msn", "queue", "reading")
+    __slots__ = ("_ahead", "_connection", "_qp", "is_stuck", "msn", "queue", "reading")
 
     def __init__(self, connection: InnerConnection) -> None:
         self._connection = connection
         self._qp = connection.qp
+        self._ahead: list[memoryview] = []
+        """Data behind the packet that this poll has sent last, in reverse order of the views."""
         self.queue: deque[Response] = deque()
         """The responses in their order."""
         self.msn = 0
@@ -158,15 +164,19 @@ class ResponseQueue:
         hca, pace = connection.hca, self._qp.response_pace
         if self._qp.state in _SILENT:
             self._clear()
-        while queue:
-            if self.is_stuck or connection.is_waiting:
-                return False
-            if budget <= 0 or hca.budget.steps > POLL_BUDGET:
-                return True
-            if pace is not None and not pace.may_go_on(hca.clock.now_ns()):
-                return True
-            budget -= self._send_next()
-        return False
+        try:
+            while queue:
+                if self.is_stuck or connection.is_waiting:
+                    return False
+                if budget <= 0 or hca.budget.steps > POLL_BUDGET:
+                    return True
+                if pace is not None and not pace.may_go_on(hca.clock.now_ns()):
+                    return True
+                budget -= self._send_next()
+            return False
+        finally:
+            if self._ahead:
+                self._ahead = []
 
     def _send_next(self) -> int:
         """Send a packet of the oldest response, or a train; return its cost in packets.
@@ -201,7 +211,9 @@ class ResponseQueue:
         carry = self._connection.trains() if count > 1 else None
         size = min(mtu if carry is None else count * mtu, message.length - offset)
         read = duplicates.read_again if response.is_replay else responder.execute_read
-        data = read(hca, qp, message, offset, size)
+        data = (
+            take_front(self._ahead, size) if self._ahead else read(hca, qp, message, offset, size)
+        )
         if isinstance(data, TooFragmented) and carry is not None:
             carry, size = None, mtu
             data = read(hca, qp, message, offset, size)
@@ -215,13 +227,27 @@ class ResponseQueue:
         packet.msn, packet.syndrome = response.msn, _ACK_UNLIMITED
         if carry is None:
             response.psn = (response.psn + 1) & PSN_MASK
+            if not self._ahead and left > 2:
+                self._read_ahead(response, message, offset + size)
             self._connection.send(packet, data, size)
             if qp.response_pace is not None:
                 qp.response_pace.sent(size + qp.header_bytes, hca.clock.now_ns())
             return 1
-        response.psn = (response.psn + count) & PSN_MASK
+        response.psn, self._ahead = (response.psn + count) & PSN_MASK, []
         self._connection.send_train(carry, packet, data, count)
         return TRAIN_WORK
+
+    def _read_ahead(self, response: Response, message: Message, offset: int) -> None:
+        """Map the data of the packets from ``offset`` on at once, if their access has no effect."""
+        if (
+            not response.is_read_ahead
+            or response.is_replay
+            or self._connection.trains() is not None
+        ):
+            return
+        length = TRAIN_PACKETS * self._qp.mtu_bytes
+        ahead = data_ahead(self._connection.hca, self._qp, message, offset, length)
+        response.is_read_ahead, self._ahead = ahead is not None, ahead or []
 
     def _not_read(self, response: Response, outcome: Outcome | None) -> None:
         """Wait for the absent page of a READ's data, or drop the READ; None drops a duplicate."""
