@@ -125,7 +125,7 @@ class VfPlacement:
             logger.info("%s: configuration space of its bus at %#x", self._name, self._bus)
         else:
             del self._search[0]
-            if not self._search:
+            if not self._search and not self._has_lost_the_bus():
                 self._complain(
                     f"its bus was not found, {refused} of {_BUSES} reads were refused: a guest's"
                     " IOMMU that translates stops them, or the ECAM is at an unknown address"
@@ -155,12 +155,20 @@ class VfPlacement:
             self._has_complained = False
             placed = len(self._places())
             logger.info("%s: %d VFs placed at %#x", self._name, placed, self._config.vf_bar)
-        elif not self._must_place and not self._must_search:
+        elif not self._must_place and not self._has_lost_the_bus():
             self._complain(
                 f"{missing} of {len(self._vfs)} writes of a BAR did not arrive, {refused} requests"
                 " were refused: is each VF at its function number, and QEMU 10.2 or later?"
             )
         self._go_on()
+
+    def _has_lost_the_bus(self) -> bool:
+        """Return whether Bus Master Enable was cleared since the batch began.
+
+        QEMU then refuses requests, and the next Bus Master Enable searches anew. OVMF sets and
+        clears it while it assigns resources (PciBusDxe: PciTestSupportedAttribute).
+        """
+        return self._must_search or not self._config.bus_master_enabled
 
     def _places(self) -> list[tuple[int, PciFunction, int]]:
         """Return number of device and function, function, and address of BAR 0 of each VF.
