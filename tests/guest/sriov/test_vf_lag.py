@@ -83,3 +83,31 @@ def test_virtual_functions_of_both_ports_by_one_bond(guest, suite):
         run(guest, "ip link del br0; ip link del bond0; sleep 1")
         for pf in PFS:
             run(guest, f"devlink dev eswitch set pci/0000:{pf}:00.0 mode legacy")
+
+
+LAG = "/sys/kernel/debug/mlx5/0000:01:00.0/lag"
+
+
+def test_a_route_over_both_ports(guest):
+    """Without a bond the driver maps ports as a route of two next hops tells it (lag/mp.c)."""
+
+    def says(name, text):
+        run(guest, f"until grep -q {text} {LAG}/{name}; do sleep 0.1; done")
+
+    route = " ".join(f"nexthop via 10.1.{number}.9 dev eth{number}" for number in (0, 1))
+    with no_complaints(guest, known=SAYS):
+        for number, pf in enumerate(PFS):
+            run(guest, f"devlink dev eswitch set pci/0000:{pf}:00.0 mode switchdev")
+            run(guest, f"ip address replace 10.1.{number}.1/24 dev eth{number}")
+            run(guest, f"ip link set eth{number} up")
+        run(guest, f"ip route replace 10.9.0.0/24 {route}")
+        says("type", "multipath")
+        says("mapping", "1:1")
+        run(guest, "ip link set eth0 down")
+        says("mapping", "1:2")
+        run(guest, f"ip link set eth0 up; ip route replace 10.9.0.0/24 {route}")
+        says("mapping", "1:1")
+        run(guest, "ip route del 10.9.0.0/24; ip address flush dev eth0; ip address flush dev eth1")
+        for pf in PFS:
+            run(guest, f"devlink dev eswitch set pci/0000:{pf}:00.0 mode legacy")
+        says("state", "disabled")
