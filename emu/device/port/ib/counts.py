@@ -99,7 +99,7 @@ class IbCounts:
     def count_later(self, path: DirectPath) -> bool:
         """Count the path's messages before this port's counters are read; return False.
 
-        They are counted earlier if MAX_UNCOUNTED paths wait.
+        With MAX_UNCOUNTED paths that wait, all messages are counted now.
         """
         if len(self.uncounted) >= MAX_UNCOUNTED:
             self._count_paths()
