@@ -37,15 +37,14 @@ class LoopTimer:
 class TimerQueue:
     """Timers on the monotonic clock: :class:`ports.Clock`, for a loop that runs due calls."""
 
+    now_ns = staticmethod(time.monotonic_ns)
+    """Returns the nanoseconds since a fixed moment; each completion calls it without a frame."""
+
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, LoopTimer]] = []
         self._order = itertools.count()
         self._cancelled = 0
         self.budget = Budget()
-
-    def now_ns(self) -> int:
-        """Return the nanoseconds since a fixed moment."""
-        return time.monotonic_ns()
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> LoopTimer:
         """Call ``callback`` once, not earlier than ``delay_ns`` from now.
