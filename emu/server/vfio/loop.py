@@ -200,7 +200,8 @@ class Loop(TimerQueue):
             self.served = function
             if function.run():
                 again.append(function)
-        awake.update(dict.fromkeys(again))
+        if again:
+            awake.update(dict.fromkeys(again))
         return bool(awake) or budget.is_waiting
 
     def _wake_function(self, function: PciFunction) -> None:
