@@ -318,4 +318,4 @@ extension headers.
 EXTENSIONS: Final[dict[int, _Encoder]] = {
     code: _encoder(op.headers) for code, op in PACKET_OPS.items()
 }
-"""What builds the extension headers of a packet, by its opcode."""
+"""Functions that build the extension headers of a packet, by its opcode."""

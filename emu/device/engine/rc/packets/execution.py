@@ -387,7 +387,7 @@ EXECUTE: Final[Mapping[int, _Executor]] = {
     for code, op in PACKET_OPS.items()
     if op.kind in _EXECUTE
 }
-"""What executes a request packet, by its opcode."""
+"""Functions that execute a request packet, by its opcode."""
 
 REPEAT: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], None]]] = {
     PacketKind.SEND: PacketExecution.duplicate_placing,

@@ -36,7 +36,6 @@ from layouts.wire.packet_ops import RESPONSES
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.port.congestion import Congestion
-    from emu.device.port.link import Link
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -143,19 +142,25 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
 def _examine(
     hca: Hca, qp: Qp | None, packet: Packet, headers: tuple[object, ...]
 ) -> PacketConnection | None:
-    """Return the connection of a packet whose headers pass their checks, else None.
+    """Return the connection of a packet whose headers pass their checks; else drop it.
 
-    CNPs and ECN marks act on the rate; a CNP ends here. The packets with equal ``headers`` that
-    follow are not examined, unless each of them has to be.
+    A dropped packet is counted by the reason, and a wrong P_Key or an ignored CNP as such. CNPs and
+    ECN marks act on the rate; a CNP ends here. The packets with equal ``headers`` that follow are
+    not examined, unless each of them has to be.
     """
     link = hca.link
     why = objection(link, qp, packet)
     if qp is not None and qp.path_state is not _MIGRATED:
         why = refusal_on_migration(hca, qp, packet, why)
-    if why or qp is None:
-        _drop(link, packet, why)
-        return None
     congestion = link.congestion
+    if why or qp is None:
+        log.debug("%r dropped: %s", packet, why)
+        link.dropped[why] += 1
+        if why is WRONG_PKEY:
+            link.violated_pkey()
+        if congestion is not None and packet.op.kind is _CNP:
+            congestion.counts["rp_cnp_ignored"] += 1
+        return None
     if congestion is not None:
         if packet.op.kind is _CNP:
             _obey(hca, qp, congestion)
@@ -166,16 +171,6 @@ def _examine(
     connection = connection_of(hca, qp)
     connection.accepted = headers
     return connection
-
-
-def _drop(link: Link, packet: Packet, why: str) -> None:
-    """Count a refused packet by its reason, and a wrong P_Key or an ignored CNP as such."""
-    log.debug("%r dropped: %s", packet, why)
-    link.dropped[why] += 1
-    if why is WRONG_PKEY:
-        link.violated_pkey()
-    if link.congestion is not None and packet.op.kind is _CNP:
-        link.congestion.counts["rp_cnp_ignored"] += 1
 
 
 # -- congestion notifications (IBTA A17.9)
