@@ -162,7 +162,11 @@ class PacketExecution:
             if isinstance(target, TooFragmented):
                 return refuse_packet(hca, qp, message, target)
             return target
-        copy(target, (packet.payload,))
+        payload = packet.payload
+        if len(target) == 1:  # most: without a call
+            target[0][: len(payload)] = payload
+        else:
+            copy(target, (payload,))
         self._responses.msn = (self._responses.msn + 1) & MSN_MASK
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not _UC:
