@@ -42,6 +42,11 @@ STEPS_PER_ACCESS: Final = 4096 + 64
 
 An access that costs more is split, or fails."""
 
+STEPS_AHEAD: Final = 128
+"""Maximum cost in steps of memory that is mapped for several packets.
+
+More scattered memory is mapped packet by packet."""
+
 
 class RoundWaiter(Protocol):
     """A user that has work left for the next rounds."""

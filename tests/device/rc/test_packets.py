@@ -12,10 +12,11 @@ from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 
 from emu.device.port import counts
 from emu.device.port.ib.framing import parse
+from emu.driver.keys.by_command import indirect_key
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.segments import FENCE, SIGNALED, SOLICITED
 from emu.driver.world.cable import set_link
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
+from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
 
@@ -158,6 +159,29 @@ def test_data_of_many_packets_are_mapped_at_once(nodes, wire, op):
     at, end = (40, 7) if op == "write" else (7, 40)
     assert target.read(end, size) == data[at : at + size]
     assert not any(target.read(0, end))
+
+
+@pytest.mark.parametrize("op", ["write", "read"])
+@pytest.mark.parametrize("piece", [16, 1000])
+def test_scattered_data_are_mapped_packet_by_packet(nodes, op, piece):
+    """Ranges of a key over keys: more than a packet has steps, and as many as packets."""
+    channel, size = Channel(QpType.RC, *nodes, mtu=3), 9 * 1024 + 5
+    count = -(-size // piece)
+    owner = channel.left if op == "write" else channel.right
+    parts = owner.region(2 * piece * count)
+    ranges = [(piece, parts.key, parts.va + 2 * at * piece) for at in range(count)]
+    key = indirect_key(owner, AccessMode.KLMS, ranges, piece * count)
+    parts.write(random.Random(piece).randbytes(2 * piece * count))
+    data = b"".join(parts.read(2 * at * piece, piece) for at in range(count))[:size]
+    if op == "write":
+        target = channel.right.region(size)
+        channel.write((target.key, target.va), (size, key, 0))
+    else:
+        target = channel.left.region(size)
+        channel.read((key, 0), target.sge())
+    channel.settle()
+    assert channel.sent()
+    assert target.read() == data
 
 
 def test_invalidation_comes_with_the_last_packet(channel, source, target):

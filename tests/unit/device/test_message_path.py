@@ -17,7 +17,7 @@ pure_only("the interpreter's calls and instructions are counted")
 
 LIMITS = {
     "RDMA WRITE of 64 B": Counts(15, 21, 29, 1582),
-    "the same as packets": Counts(27, 63, 86, 3997),
+    "the same as packets": Counts(26, 62, 85, 3980),
     "ALLOC_PD": Counts(12, 22, 29, 1214),
     "CREATE_MKEY of 16 pages": Counts(16, 40, 63, 2536),
     "UMR that maps 16 pages": Counts(16, 23, 42, 2219),

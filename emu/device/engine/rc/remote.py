@@ -37,7 +37,7 @@ from emu.device.objects.queues.page_fault import (
 )
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_request import ReceiveRequest
-from emu.device.rounds.budget import SEGMENT_BUDGET
+from emu.device.rounds.budget import SEGMENT_BUDGET, STEPS_AHEAD
 from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
@@ -169,15 +169,15 @@ def data_ahead(
 
     At most ``length`` bytes, and not those whose following pages have yet to be checked
     (``map_next_segment``): the list is then shorter, or empty. None where segments have to be
-    mapped one by one: their access fails, is planned to fail, or depends on more than the key. No
-    state changes. Views are valid until the end of the poll.
+    mapped one by one: their access fails, costs more than STEPS_AHEAD, is planned to fail, or
+    depends on more than the key. No state changes. Views are valid until the end of the poll.
     """
     if qp.st is _XRC or hca.has_signatures or hca.probes.faults is not None:
         return None
     size = min(length, message.length - offset, -offset % MAP_AHEAD_BYTES)
     try:
-        span = message.va + offset, size, REMOTE[message.op].need
-        return [*access(hca, qp.pd, qp.handle, message.rkey, span)][::-1]
+        span, limit = (message.va + offset, size, REMOTE_READ), hca.budget.steps + STEPS_AHEAD
+        return [*access(hca, qp.pd, qp.handle, message.rkey, span, 0, limit)][::-1]
     except AccessError:
         return None
 

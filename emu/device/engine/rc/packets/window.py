@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from emu.device.engine.mr.access import segment_views
 from emu.device.engine.mr.rights import LOCAL_READ, AccessError
 from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.validation import KINDS
@@ -23,6 +24,7 @@ from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.packet import OPS, Packet
+from emu.device.rounds.budget import STEPS_AHEAD
 from layouts.prm import Prm
 from layouts.wire import bth
 from layouts.wire.bth import PSN_HALF, PSN_MASK
@@ -113,19 +115,26 @@ class WindowRequest:
     def data_ahead(self, hca: Hca, qp: Qp, psn: int, count: int) -> list[memoryview]:
         """Return the data of the next packets, at most ``count``, in reverse order of the views.
 
-        Valid until the end of the poll. Empty after data that could not be read at once, for good,
-        and with a plan for faults, which sees the access of each packet.
+        Valid until the end of the poll. Empty after data that could not be read at once or cost
+        more than STEPS_AHEAD, for good. Empty also with a plan for faults, which sees the access of
+        each packet.
         """
         message, offset = self.message, self.offset_of(qp, psn)
         assert message is not None
         if not self.is_read_ahead or hca.probes.faults is not None:
             return []
-        size = min(message.length - offset, qp.mtu_bytes * count)
+        size, limit = qp.mtu_bytes * count, hca.budget.steps + STEPS_AHEAD
+        span = offset, min(message.length - offset, size), LOCAL_READ
         try:
-            return [*memory_of(hca, qp, self.wqe, message, LOCAL_READ, offset, size)][::-1]
+            views, left = segment_views(
+                hca, qp.pd, qp.handle, message.segments, span, limit, self.wqe.buf
+            )
         except AccessError:
+            left = size
+        if left:
             self.is_read_ahead = False
             return []
+        return [*views][::-1]
 
     def asking_for_data(self, qp: Qp, psn: int) -> Packet:
         """Return a READ of the response ``psn`` and all after it, or an atomic; it is not sent."""
