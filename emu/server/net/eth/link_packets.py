@@ -13,7 +13,7 @@ from emu.device.port.eth.plain import plain
 
 @dataclass(frozen=True, slots=True)
 class FrameLinkPacket:
-    """Implements :class:`emu.server.net.link.link_packet.LinkPacket`."""
+    """Implements :class:`emu.server.net.link.direction.LinkPacket`."""
 
     frame: Frame
     carry: Callable[[Frame], None]

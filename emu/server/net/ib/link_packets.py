@@ -14,7 +14,7 @@ from emu.device.port.ib.framing import with_fecn
 
 @dataclass(frozen=True, slots=True)
 class IbLinkPacket:
-    """A packet in bytes; implements :class:`emu.server.net.link.link_packet.LinkPacket`."""
+    """A packet in bytes; implements :class:`emu.server.net.link.direction.LinkPacket`."""
 
     frame: bytes
     carry: Callable[[bytes], object]
@@ -42,7 +42,7 @@ class IbLinkPacket:
 
 @dataclass(frozen=True, slots=True)
 class DatagramLinkPacket:
-    """An unreliable datagram; implements :class:`emu.server.net.link.link_packet.LinkPacket`."""
+    """An unreliable datagram; implements :class:`emu.server.net.link.direction.LinkPacket`."""
 
     datagram: Datagram
     carry: Callable[[Datagram], None]

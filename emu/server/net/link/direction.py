@@ -10,7 +10,7 @@ import heapq
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from emu.device.objects.ledger import Ledger
 from emu.device.ports import Clock, Timer
@@ -19,7 +19,6 @@ from emu.device.rounds.budget import TIMER_BUDGET
 from emu.device.rounds.costs import STEPS_PER_LINK_PACKET
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import PACKETS_PER_POLL
-from emu.server.net.link.link_packet import LinkPacket
 from emu.server.net.link.netem import NetemRandom
 
 if TYPE_CHECKING:
@@ -33,6 +32,29 @@ PACKET_BYTES = 300
 """Memory of the host for a packet in flight, besides its bytes."""
 ACCOUNT = "link"
 _NS_PER_S = 1_000_000_000
+
+
+class LinkPacket(Protocol):
+    """A packet, frame or datagram in flight, and the path behind the link."""
+
+    @property
+    def octets(self) -> int:
+        """Bytes on the wire."""
+
+    def keep(self) -> LinkPacket:
+        """Return the packet with bytes of its own, which stay valid until it is forwarded."""
+
+    def marked(self) -> LinkPacket | None:
+        """Return the packet with a congestion mark; None if its sender does not support marks."""
+
+    def corrupted(self, draw: int) -> LinkPacket | None:
+        """Return the packet with one bit inverted, chosen by the 64-bit ``draw``.
+
+        None where the receiver would drop it by its CRC.
+        """
+
+    def go_on(self) -> None:
+        """Forward the packet behind the link. Never raises."""
 
 
 def _logged(call: Callable[[], object]) -> None:
