@@ -87,6 +87,23 @@ def test_capabilities(members, manager):
     assert (general.vhca_id, general.vport_group_manager) == (1, 0)
 
 
+def test_capabilities_of_a_function_whose_driver_has_begun(members, manager):
+    """As `devlink port function set ... roce` sets them: its driver has to be unbound."""
+    name = {"other_function": 1, "function_id": VPORT}
+    page = bytearray(manager.must(Op.QUERY_HCA_CAP, **name).capability)
+    general = cmd_hca_cap.view(page)
+    assert general.roce
+    general.roce = 0
+    before = snapshot(members[1].hca)
+    answer = manager.command(Op.SET_HCA_CAP, capability=bytes(page), **name)
+    assert answer.status == Status.BAD_SYS_STATE_ERR
+    assert snapshot(members[1].hca) == before
+    members[1].driver.must(Op.TEARDOWN_HCA)
+    manager.must(Op.SET_HCA_CAP, capability=bytes(page), **name)
+    own = members[1].driver.must(Op.QUERY_HCA_CAP).capability
+    assert not cmd_hca_cap.view(own).roce
+
+
 def named():
     """Every command that can name another function, by the fields in which it does."""
     for op, command in COMMANDS.items():
