@@ -9,7 +9,14 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guest.architectures import BOOT_SECONDS, KINDS, KNOWN, needs_verbs, parameters
+from helpers.guest.architectures import (
+    BOOT_SECONDS,
+    KINDS,
+    KNOWN,
+    needs_verbs,
+    parameters,
+    processors,
+)
 from helpers.guest.fault_plans import PLANS, Bench, carry_out, problems
 from helpers.guest.guests import (
     IN_PEER,
@@ -62,6 +69,7 @@ def guest(lab, name):
     options = GuestOptions(
         arch=name,
         suite=KINDS[name][0],
+        cpus=processors(name),
         devices=("connectx6dx", "connectx6dx"),
         share=STORAGE,
         boot_timeout=BOOT_SECONDS,
@@ -137,8 +145,8 @@ def benches(lab, name):
     def get(model):
         if model not in made:
             functions = ARCHITECTURES[name].min_functions
-            options = {"arch": name, "boot_timeout": BOOT_SECONDS, "functions": functions}
-            made[model] = Bench(KINDS[name][0], model, **options)
+            options = {"arch": name, "boot_timeout": BOOT_SECONDS, "cpus": processors(name)}
+            made[model] = Bench(KINDS[name][0], model, functions=functions, **options)
         return made[model]
 
     yield get
