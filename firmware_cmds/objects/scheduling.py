@@ -153,9 +153,11 @@ def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) 
     if hierarchy == E_SWITCH:
         vport_scheduling.check_parent(ctx, parent)
     _check_share(hca.caps, ctx)
-    is_vport = ctx.element_type in VPORTS
-    vport = vport_scheduling.free_place(hca, ctx) if is_vport else None
-    limiter = vport_scheduling.rate_limiter(hca, ctx)
+    vport = None
+    if ctx.element_type in VPORTS:
+        assert hca.eswitch is not None  # has been checked with the hierarchy
+        vport = vport_scheduling.free_place(hca.eswitch, hca.vhca, ctx)
+    limiter = vport_scheduling.rate_limiter(hca.scheduling_elements, ctx)
     element = SchedulingElement(ctx, parent, hierarchy, limiter)
     number = hca.scheduling_elements.add(element)
     if vport is not None:
@@ -301,5 +303,6 @@ def _remove(hca: Hca, hierarchy: int, number: int) -> None:
     _check_tree(element, hierarchy)
     hca.scheduling_elements.remove(element.handle)
     if element.ctx.element_type in VPORTS:
-        vport_scheduling.detach(hca, element)
+        assert hca.eswitch is not None
+        vport_scheduling.detach(hca.eswitch, element)
         _repace_queues(hca, element)

@@ -15,7 +15,9 @@ from emu.device.objects.eth.pacing import SchedulingElement
 from layouts.enums import Status
 
 if TYPE_CHECKING:
-    from emu.device.state.eswitch import EswVport
+    from emu.device.adapter.adapter import Vhca
+    from emu.device.objects.table import Table
+    from emu.device.state.eswitch import Eswitch, EswVport
     from emu.device.state.hca import Hca
     from layouts.objects.scheduling import scheduling_context
 
@@ -63,16 +65,15 @@ def check_parent(ctx: scheduling_context, parent: SchedulingElement | None) -> N
         )
 
 
-def free_place(hca: Hca, ctx: scheduling_context) -> EswVport:
+def free_place(eswitch: Eswitch, vhca: Vhca[Hca], ctx: scheduling_context) -> EswVport:
     """Return the vPort of a new leaf, which has none for these packets.
 
     Refuse with BAD_PARAM_ERR a vPort that the adapter does not have, or that has such a leaf.
     """
     number = ctx.element_attributes & _VPORT_NUMBER
-    assert hca.eswitch is not None  # has been checked with the hierarchy
-    if not hca.vhca.sees(number):
+    if not vhca.sees(number):
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
-    vport = hca.eswitch.vport(number)
+    vport = eswitch.vport(number)
     present = vport.leaf(_class_of(ctx))
     if present is None and ctx.element_type == VPORT:
         present = next(iter(vport.classes.values()), None)
@@ -83,14 +84,16 @@ def free_place(hca: Hca, ctx: scheduling_context) -> EswVport:
     return vport
 
 
-def rate_limiter(hca: Hca, ctx: scheduling_context) -> SchedulingElement | None:
+def rate_limiter(
+    elements: Table[SchedulingElement], ctx: scheduling_context
+) -> SchedulingElement | None:
     """Return the rate limiter that a leaf of a traffic class names; None without one.
 
     Raises BAD_RES_ERR for an unknown number, BAD_PARAM_ERR for an element of another type.
     """
     if ctx.element_type != VPORT_TC or not ctx.max_bw_obj_id:
         return None
-    limiter = hca.scheduling_elements.need(ctx.max_bw_obj_id)
+    limiter = elements.need(ctx.max_bw_obj_id)
     if limiter.ctx.element_type != RATE_LIMIT:
         raise CmdError(Status.BAD_PARAM_ERR, "max_bw_obj_id is not a rate limiter", f"{limiter!r}")
     return limiter
@@ -104,10 +107,9 @@ def attach(vport: EswVport, element: SchedulingElement) -> None:
         vport.classes[_class_of(element.ctx)] = element
 
 
-def detach(hca: Hca, element: SchedulingElement) -> None:
+def detach(eswitch: Eswitch, element: SchedulingElement) -> None:
     """Remove the limits of a leaf from its vPort."""
-    assert hca.eswitch is not None
-    vport = hca.eswitch.vport(element.ctx.element_attributes & _VPORT_NUMBER)
+    vport = eswitch.vport(element.ctx.element_attributes & _VPORT_NUMBER)
     if element.ctx.element_type == VPORT:
         vport.element = None
     else:

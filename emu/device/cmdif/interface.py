@@ -192,8 +192,8 @@ class CommandInterface:
             slot = (waiting & -waiting).bit_length() - 1
             self._waiting = waiting & waiting - 1
             self._working |= 1 << slot
-            # ``charge`` and ``begin`` without calls. A command that drops all replaces the line.
-            budget.steps += STEPS_PER_COMMAND
+            budget.charge(STEPS_PER_COMMAND)
+            # ``begin`` without a call. A command that drops all replaces the line.
             line, work = self.line, self._serve(slot)
             if next(work, False) is None:
                 line.append(work)
