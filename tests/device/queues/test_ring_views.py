@@ -58,3 +58,26 @@ def test_page_that_has_gone_breaks_the_queue(channel, write):
     channel.left.memory.revoke(hca.qps.get(channel.sender.qpn).scq.buffer.pages[0])
     assert not write()
     assert channel.sender.state is QpState.ERR
+
+
+def test_receive_ring_reads_by_its_view(channel):
+    source, target = channel.left.region(64), channel.right.region(64)
+    hca = channel.right.hca
+
+    def send():
+        channel.send(source.sge())
+        channel.settle()
+        return [done.syndrome for done in channel.recv_cq.drain()]
+
+    ring = hca.qps.get(channel.receiver.qpn).rq
+    for _ in range(3):
+        channel.post_recv(target.sge())
+    assert send() == [0]
+    assert ring._page.view
+    channel.right.function.forget_views()
+    assert not ring._page.view
+    assert send() == [0]
+    assert ring._page.view
+    channel.right.memory.revoke(ring._buffer.pages[0])
+    assert send() != [0]
+    assert channel.receiver.state is QpState.ERR
