@@ -32,10 +32,10 @@ def page_fault_resume(
     given: bytes
     (given,) = _INFO.unpack_from(cmd.buf)
     if hca.caps.is_memory_scheme:
-        memory = layout.mem_page_fault_info.view(given)
+        memory = layout.mem_page_fault_info(given)
         token = memory.fault_token_47_32 << 32 | memory.fault_token_31_0
         page_faults.resume(hca, token, bool(memory.error))
     else:
-        info = layout.trans_page_fault_info.view(given)
+        info = layout.trans_page_fault_info(given)
         named = info.page_fault_type, info.wq_number
         page_faults.resume(hca, info.fault_token, bool(info.error), named)

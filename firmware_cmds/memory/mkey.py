@@ -60,7 +60,7 @@ def create_mkey(
     entry: bytes
     actual: int
     entry, actual = _GIVEN.unpack_from(cmd.buf)
-    ctx = layout.mkc.view(bytearray(entry))
+    ctx = layout.mkc(bytearray(entry))
     decoded = KeyContext(entry)
     octwords, mode = decoded.octwords, decoded.mode
     decoded.check(tables.caps, tables.qps.need)

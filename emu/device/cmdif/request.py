@@ -152,8 +152,8 @@ def dispatch(
         raise _wrong_length(request, command)
     is_cut = size < command.size_out
     whole = bytearray(command.size_out) if is_cut else request.out
-    out = command.layout_out.view(whole)
-    given = command.layout_in.view(request.data)
+    # Unlike ``view``, without another check of the lengths.
+    out, given = command.layout_out(whole), command.layout_in(request.data)
     target = hca
     if command.scope:
         target = addressed(hca, given, command.scope, of_others=command.of_others)
