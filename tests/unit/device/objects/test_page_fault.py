@@ -7,6 +7,8 @@ import pytest
 from emu.device.objects.queues.outcome import Nak, NakCode
 from emu.device.objects.queues.page_fault import FaultedAccess, Page, PageFault, PageFaultType, Side
 
+pytestmark = pytest.mark.pure("its queue pairs are fakes")
+
 REFUSAL = Nak(NakCode.REMOTE_ACCESS_ERROR)
 
 
