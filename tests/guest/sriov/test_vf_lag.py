@@ -31,7 +31,10 @@ def guest(lab, suite, kernel):
         run(guest, f"echo 2 > /sys/bus/pci/devices/0000:{pf}:00.0/sriov_numvfs")
     run(guest, f"until [ $({VF_INTERFACES} 2>/dev/null | wc -l) = 4 ]; do sleep 0.1; done")
     yield guest
-    if guest.is_running:
+    if guest.is_running:  # representors take names that interfaces in namespaces have
+        run(guest, "ip link del bond0 2>/dev/null; true")
+        for pf in PFS:
+            run(guest, f"devlink dev eswitch set pci/0000:{pf}:00.0 mode legacy")
         run(guest, "ip -all netns delete; sleep 0.5")
         for pf in PFS:
             run(guest, f"echo 0 > /sys/bus/pci/devices/0000:{pf}:00.0/sriov_numvfs")
