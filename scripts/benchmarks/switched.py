@@ -149,18 +149,28 @@ def on_a_segment() -> tuple[Netdev, Netdev]:
     return one, two
 
 
-def behind_a_rule() -> tuple[Netdev, Netdev]:
-    """Return two virtual functions; an entry of the FDB leads from the first to the second."""
+def behind_rules(*rules: tuple[int, int]) -> tuple[Netdev, Netdev, Netdev]:
+    """Return a manager and two virtual functions; each rule leads from a vPort to another.
+
+    Packets to the manager keep the register that tells it their representor.
+    """
     model = with_switch(LINKS["connectx6"][PortType.ETH])
     adapter = Adapter(model, 1, EmbeddedSwitch(TapWire(), arrive))
-    driver = Netdev(adapter=adapter).node.driver
+    manager = Netdev(adapter=adapter)
+    driver = manager.node.driver
+    driver.must(
+        Op.MODIFY_ESW_VPORT_CONTEXT, field_select={"fdb_to_vport_reg_c_id": 1},
+        esw_vport_context={"fdb_to_vport_reg_c_id": 1},
+    )  # fmt: skip
     one, two = (Netdev(vf=(driver, adapter.add(number)), guid=1 + 16 * number) for number in (1, 2))
     fdb = Flows(driver, FDB)
     root = fdb.table(0)
     group = fdb.group(root, 0, 3, enable=_MISC, match_criteria=match_misc(source_port=0xFFFF))
-    fdb.entry(root, 0, group, to_vport(2), value=match_misc(source_port=1))
+    for source, target in rules:
+        value = match_misc(source_port=source)
+        fdb.entry(root, source, group, to_vport(target), value=value)
     fdb.set_root(root)
-    return one, two
+    return manager, one, two
 
 
 def moving(pair: tuple[Netdev, Netdev], size: int) -> Callable[[], float]:
@@ -188,15 +198,24 @@ def moving(pair: tuple[Netdev, Netdev], size: int) -> Callable[[], float]:
 
 
 def crossings(count: int) -> list[Row]:
-    """Return a frame's way from a virtual function to another beside that between two functions."""
-    pairs, sizes = (behind_a_rule(), on_a_segment()), (60, 1514)
+    """Return the ways of a virtual function's frames beside that between two functions."""
+    _, one, two = behind_rules((1, 2))
+    manager, vf, _ = behind_rules((0, 1), (1, 0))
+    ways = {
+        "to another by a rule": (one, two),
+        "to its representor": (vf, manager),
+        "from its representor": (manager, vf),
+    }
+    pairs, sizes = [on_a_segment(), *ways.values()], (60, 1514)
     found = sample(count, *(moving(pair, size) for size in sizes for pair in pairs))
     return [
         Row(
-            f"from a virtual function to another by a rule, {size} B; beside it two functions",
-            "us", found[2 * at], found[2 * at + 1], Goal(MAX_CROSSING_RATIO, of_ratio=True),
+            f"a virtual function's frame {way}, {size} B; beside it two functions", "us",
+            found[at * len(pairs) + number], found[at * len(pairs)],
+            Goal(MAX_CROSSING_RATIO, of_ratio=True),
         )
         for at, size in enumerate(sizes)
+        for number, way in enumerate(ways, 1)
     ]  # fmt: skip
 
 
