@@ -32,12 +32,12 @@ def pair(clock):
     return manager, function
 
 
-def calls(switch, frame):
-    """Return the code objects that run while the switch receives a frame."""
+def calls(take, *args):
+    """Return the code objects that run while the switch takes a frame."""
     counted = []
     sys.setprofile(lambda frame, event, _: counted.append((event, frame.f_code)))
     try:
-        switch.receive(frame)
+        take(*args)
     finally:
         sys.setprofile(None)
     return [code for event, code in counted if event == "call"]
@@ -47,24 +47,37 @@ def calls(switch, frame):
 def test_a_frame_is_parsed_once(pair):
     manager, function = pair
     manager.hca.switch.receive(Frame(PACKET))
-    counted = calls(manager.hca.switch, Frame(PACKET))
+    counted = calls(manager.hca.switch.receive, Frame(PACKET))
     assert function.hca.nic_vport.received.packets == 2
     assert counted.count(parse.__code__) == 1
     assert Frame.__init__.__code__ not in counted
 
 
 @pytest.mark.pure("it counts calls inside of the device")
-def test_a_frame_with_registers_for_its_receiver_is_copied(pair):
-    """Other receivers of the sender's object, such as a loopback, do not see the registers."""
+def test_a_segments_frame_with_registers_for_its_receiver_is_copied(pair):
+    """Other receivers of the segment's object do not see the registers."""
     manager, function = pair
     manager.driver.must(
         Op.MODIFY_ESW_VPORT_CONTEXT, vport_number=VPORT, other_vport=1,
         field_select={"fdb_to_vport_reg_c_id": 1}, esw_vport_context={"fdb_to_vport_reg_c_id": 1},
     )  # fmt: skip
     frame = Frame(PACKET)
-    assert calls(manager.hca.switch, frame).count(Frame.__init__.__code__) == 1
+    assert calls(manager.hca.switch.receive, frame).count(Frame.__init__.__code__) == 1
     assert (frame.registers, frame.parsed) == (None, None)
     assert function.hca.nic_vport.received.packets == 1
+
+
+@pytest.mark.pure("it counts calls inside of the device")
+def test_a_vports_frame_with_registers_for_its_receiver_is_not_copied(pair):
+    """The switch is its only receiver."""
+    manager, function = pair
+    manager.driver.must(
+        Op.MODIFY_ESW_VPORT_CONTEXT, vport_number=VPORT, other_vport=1,
+        field_select={"fdb_to_vport_reg_c_id": 1}, esw_vport_context={"fdb_to_vport_reg_c_id": 1},
+    )  # fmt: skip
+    counted = calls(manager.hca.switch.forward, manager.hca, Frame(PACKET))
+    assert function.hca.nic_vport.received.packets == 1
+    assert Frame.__init__.__code__ not in counted
 
 
 def test_headers_of_other_bytes_are_void(pair):

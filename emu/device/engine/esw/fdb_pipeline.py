@@ -109,9 +109,13 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
                 for to, what in _arrivals(manager, adapter.number, packet, target, changed):
                     give(to, what)
             elif (
-                changed.frame is frame.data and not vport.reg_c_id and target.number != UPLINK
-            ):  # a copy would differ in source and queue only, which no receiver reads
+                changed.frame is frame.data
+                and target.number != UPLINK
+                and (source_port != UPLINK or not vport.reg_c_id)
+            ):  # a copy would differ in the queue only; a segment's frame has other receivers
                 frame.source_port, frame.parsed = source_port, packet.parsed
+                if vport.reg_c_id:
+                    frame.registers = _seen(changed.registers, vport.reg_c_id)
                 give(target, frame)
             else:
                 what = _frame(frame, changed, vport.reg_c_id, target.number)
@@ -241,12 +245,17 @@ def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:
     """
     registers = None
     if vport != UPLINK and reg_c_id:
-        registers = {
-            number: value
-            for number, value in headers.registers.items()
-            if number >= _REG_C_0 and reg_c_id >> number - _REG_C_0 & 1
-        }
+        registers = _seen(headers.registers, reg_c_id)
     return Frame(
         pad(headers.frame), frame.gso_size, frame.checked, frame.filled,
         source_port=headers.source_port, registers=registers,
     )  # fmt: skip
+
+
+def _seen(registers: dict[int, int], reg_c_id: int) -> dict[int, int] | None:
+    """Return the registers C that ``reg_c_id`` selects; None without any."""
+    return {
+        number: value
+        for number, value in registers.items()
+        if number >= _REG_C_0 and reg_c_id >> number - _REG_C_0 & 1
+    } or None
