@@ -77,7 +77,7 @@ def take(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
         if sums.l3_ok and sums.l4_ok:
             flow = flow_of(headers, header)
     flags = headers.frame[headers.l4 + FLAGS_AT]
-    if flow is None or (flags & FIN and to.merging is not None and to.rq.reservations is None):
+    if flow is None or (flags & FIN and to.rq.reservations is None):
         _flush_key(hca, key)
         deliver(hca, headers, is_vouched, to)
         return
@@ -171,7 +171,7 @@ def _has_space(session: Session, headers: Headers, flow: Flow) -> bool:
 
 def flush_stream(hca: Hca, rq: Rq, headers: Headers) -> None:
     """Deliver the held packets of a stream, before another of its packets is delivered alone."""
-    if hca.sessions.open and headers.version:
+    if hca.sessions.open:
         _flush_key(hca, _key(rq, headers))
 
 
