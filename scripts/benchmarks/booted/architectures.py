@@ -1,6 +1,6 @@
 """Costs of guests of other processors: seconds of a boot, and processor time of server and QEMU.
 
-    .venv/bin/python scripts/benchmarks/architectures.py amd64 s390x:sid
+    cd scripts/benchmarks; ../../.venv/bin/python -m booted.architectures amd64 s390x:sid
 
 Prints rows of the tables in share/guide/architectures.md. A suite may follow the name.
 """
@@ -11,9 +11,9 @@ import sys
 import time
 
 import machine
+
 from booted import guests
 from booted.guests import Base, ServerProcess
-
 from emu.guests import Guest
 from emu.guests.architecture import ARCHITECTURES
 from emu.guests.archive.names import DEFAULT_SUITE
