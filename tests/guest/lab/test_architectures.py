@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from helpers.guest.architectures import BOOT_SECONDS, KINDS, KNOWN, parameters
 from helpers.guest.guests import (
+    FEW_KEYS,
     SECONDS,
     addresses_ready,
     no_complaints_since_boot,
@@ -45,7 +46,11 @@ def name(request):
 def guest(lab, name):
     """Not one of the shared guests, which are the host's; no boot of it can be saved."""
     options = GuestOptions(
-        arch=name, suite=KINDS[name][0], devices=DEVICES, boot_timeout=BOOT_SECONDS
+        arch=name,
+        suite=KINDS[name][0],
+        devices=DEVICES,
+        kernel_arguments=FEW_KEYS,
+        boot_timeout=BOOT_SECONDS,
     )
     with Guest(options) as guest:
         yield guest
