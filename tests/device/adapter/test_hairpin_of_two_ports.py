@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.device.boards import functions_of_board
+from helpers.device.sub_functions import NUMBER, Manager
 
 from emu.device.port.eth.frame import Frame
 from emu.driver.command.bar import FunctionBar
@@ -14,6 +15,7 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.world.cable import arrive
 from emu.driver.world.tap_wire import TapWire
 from layouts.enums import Op, Status
+from layouts.eth_enums import SqState
 
 FRAME = EthPacket(payload=bytes(range(200))).frame()
 
@@ -109,6 +111,28 @@ def test_the_receiver_is_gone_first(functions, drivers, wires, pair):
     assert not wires[1].sent()
     pair.stop_sending()
     drivers[1].must(Op.DESTROY_SQ, sqn=pair.sqn)
+
+
+@pytest.mark.parametrize("gone", ["sender", "receiver"])
+def test_the_peers_function_is_removed(clock, gone):
+    """A sub-function that ends first; the other queue is polled."""
+    manager = Manager(clock).active()
+    driver, other = manager.driver, manager.driver_of()
+    number = manager.hca.adapter.by_vport(NUMBER).number
+    if gone == "sender":
+        paired(driver, other, (0, number))
+    else:
+        pair = HairpinPair(other, driver, (number, 0))
+    driver.must(Op.DISABLE_HCA, function_id=NUMBER)
+    other.remove()
+    driver.must(Op.DEALLOC_SF, function_id=NUMBER)
+    if gone == "sender":
+        arrive(manager.hca, Frame(FRAME))
+        assert manager.hca.nic_vport.received.unicast.packets == 1
+    else:
+        driver.must(Op.MODIFY_SQ, sqn=pair.sqn, **sender_of(0, 0, SqState.RDY))
+    driver.bar.settle()
+    assert not manager.wire.sent()
 
 
 @pytest.mark.hostile

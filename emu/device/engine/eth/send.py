@@ -97,8 +97,6 @@ def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
     therefore shares rounds with the other queues.
     """
     hairpin = packets_for(hca.vhca, sq) if sq.state is _RDY else None
-    if hairpin is None:
-        return False
     if hca.backlogs.egress:  # earlier frames are still being sent
         return True
     for _ in range(FRAMES_PER_POLL):

@@ -18,7 +18,7 @@ from emu.driver.ethernet.hairpin import (
     sender_of,
     sizes,
 )
-from emu.driver.ethernet.interfaces import create_direct_tir, create_tis
+from emu.driver.ethernet.interfaces import create_direct_tir, create_rq, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.segments import PAGE
 from emu.driver.world.cable import arrive
@@ -95,9 +95,7 @@ def test_it_may_leave_through_a_tis_at_a_rate(driver, td, lead, through, clock, 
 
 def test_a_super_frame_stays_whole(driver, pair, lead, hca, eth_wire):
     lead(pair.rqn)
-    payload = bytes(5000)
-    packet = EthPacket(payload=b"").frame()[:54]
-    large = Frame(unsegmented(packet, payload, 1000), 1000, True)
+    large = large_frame()
     arrive(hca, large)
     driver.bar.settle()
     (left,) = eth_wire.sent()
@@ -187,6 +185,43 @@ def test_in_error_nothing_passes_and_nothing_is_flushed(driver, pair, lead, thro
     pair.begin_sending()
     pair.begin_receiving()
     assert through(FRAME) == [FRAME]
+
+
+def large_frame():
+    packet = EthPacket(payload=b"").frame()[:54]
+    return Frame(unsegmented(packet, bytes(5000), 1000), 1000, True)
+
+
+def test_in_error_no_large_one_waits_either(driver, pair, lead, through, hca):
+    lead(pair.rqn)
+    ctx = {"state": RqState.ERR}
+    driver.must(Op.MODIFY_RQ, rqn=pair.rqn, rq_state=RqState.RDY, ctx=ctx)
+    assert through(large_frame()) == []
+    assert hca.rqs.need(pair.rqn).about()["waiting"] == 0
+
+
+def test_packets_that_wait_stay_when_the_receiver_is_in_error(driver, pair, lead, hca, eth_wire):
+    lead(pair.rqn)
+    for _ in range(2 * FRAMES_PER_POLL):
+        arrive(hca, Frame(FRAME))
+    ctx = {"state": RqState.ERR}
+    driver.must(Op.MODIFY_RQ, rqn=pair.rqn, rq_state=RqState.RDY, ctx=ctx)
+    driver.bar.settle()
+    assert len(eth_wire.sent()) == FRAMES_PER_POLL, "those of the poll before the command"
+
+
+@pytest.mark.parametrize("limits", [{"log_max_qp": 7, "log_max_rq": 7, "log_max_sq": 7}])
+def test_the_receiver_is_destroyed_and_its_number_used_again(driver, pair, through):
+    pair.stop_receiving()
+    driver.must(Op.DESTROY_RQ, rqn=pair.rqn)
+    driver.must(Op.MODIFY_SQ, sqn=pair.sqn, **sender_of(0, 0, SqState.RDY))
+    assert through() == []
+    while create_hairpin_rq(driver) != (1 << 7) - 1:
+        pass  # until all numbers have been used once
+    assert create_rq(driver) == pair.rqn
+    driver.must(Op.MODIFY_RQ, rqn=pair.rqn, rq_state=RqState.RST, ctx={"state": RqState.RDY})
+    driver.must(Op.MODIFY_SQ, sqn=pair.sqn, **sender_of(0, 0, SqState.RDY))
+    assert through() == []
 
 
 @pytest.mark.hostile

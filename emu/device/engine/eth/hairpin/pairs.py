@@ -20,13 +20,14 @@ def named(vhca: Vhca[Hca], queue: Object) -> Peer:
 
 
 def sender_for(vhca: Vhca[Hca], rq: Rq, hairpin: Hairpin) -> tuple[Hca, HairpinSq] | None:
-    """Return the function and the send queue by which a hairpin receive queue's packets leave.
+    """Return the function and the send queue by which packets of a receive queue in RDY leave.
 
     None unless a send queue in RDY names the receive queue as well.
     """
     peer = hairpin.peer
-    node = vhca.adapter.board.node_of(peer.vhca) if peer is not None else None
-    if peer is None or node is None:
+    assert peer is not None  # the queue is in RDY
+    node = vhca.adapter.board.node_of(peer.vhca)
+    if node is None:
         return None
     sq = node.sqs.get(peer.number)
     if isinstance(sq, HairpinSq) and sq.state is SqState.RDY and sq.peer == named(vhca, rq):
@@ -35,17 +36,16 @@ def sender_for(vhca: Vhca[Hca], rq: Rq, hairpin: Hairpin) -> tuple[Hca, HairpinS
 
 
 def packets_for(vhca: Vhca[Hca], sq: HairpinSq) -> Hairpin | None:
-    """Return the backlog of packets that a hairpin send queue serves.
+    """Return the backlog of packets that a hairpin send queue in RDY serves.
 
-    None unless its receive queue is in RDY and both queues name each other. The send queue's own
-    state is not checked.
+    None unless its receive queue is in RDY and both queues name each other.
     """
     peer = sq.peer
-    node = vhca.adapter.board.node_of(peer.vhca) if peer is not None else None
-    if peer is None or node is None:
+    assert peer is not None  # the queue is in RDY
+    node = vhca.adapter.board.node_of(peer.vhca)
+    if node is None:
         return None
     rq = node.rqs.get(peer.number)
-    hairpin = rq.hairpin if rq is not None else None
-    if rq is None or hairpin is None or rq.state is not RqState.RDY:
+    if rq is None or rq.hairpin is None or rq.state is not RqState.RDY:
         return None
-    return hairpin if hairpin.peer == named(vhca, sq) else None
+    return rq.hairpin if rq.hairpin.peer == named(vhca, sq) else None
