@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from emu.device.port.eth.roce.reading import network_header, parse
 from emu.device.port.eth.roce.trains import frames_of, parse_train
 from emu.device.port.packet import BadPacketError
+from emu.driver.ethernet.flows import Flows
 from emu.driver.nodes.roce import on_a_cable
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.cable import arrive_train
 from layouts.enums import QpState, QpType
+from layouts.eth_enums import FlowTableType, VportAdminState
 
 MTU = 1024
 SIZE = 60 * MTU
@@ -71,7 +73,7 @@ def test_a_train_stands_for_its_frames(clock, version_1):
     assert [frame[:end] for frame in cut] == [frame[:end] for frame in singles]
 
 
-@pytest.mark.parametrize("why", ["faults", "tables", "round", "down"])
+@pytest.mark.parametrize("why", ["faults", "tables", "rules", "round", "down", "vport"])
 def test_what_is_to_see_frames_gets_frames(world, why):
     """The function takes them one by one, by the way of all frames."""
     hca, seen = world.channel.right.hca, []
@@ -85,6 +87,11 @@ def test_what_is_to_see_frames_gets_frames(world, why):
         hca.nic_vport.roce_en = False
     elif why == "tables":
         hca.switch.is_decided = lambda _: True
+    elif why == "vport":
+        hca.nic_vport.switch_state = VportAdminState.DOWN
+    elif why == "rules":
+        flows = Flows(world.channel.right.driver, FlowTableType.RDMA_RX)
+        flows.set_root(flows.table(0))
     else:
         hca.probes.faults = type("Faults", (), {"wants_packets": False, "show": lambda *_: None})()
     arrive_train(hca, memoryview(world.trains[0]))
