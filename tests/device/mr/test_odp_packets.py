@@ -243,6 +243,27 @@ class TestRequester:
         assert channel.failure() == CqeSyndrome.LOCAL_PROT_ERR
         assert pagers[0].faults() == []
 
+    def test_room_for_a_read_that_is_no_longer_there(self, channel, pagers, near, plain, when):
+        lose = channel.left.hca.mkeys.get(near.index).invalidate
+        when(PacketKind.READ_RESPONSE, 2, lose)
+        channel.read((plain[1].key, plain[1].va), near.sge())
+        assert channel.failure() == CqeSyndrome.LOCAL_PROT_ERR
+        assert pagers[0].faults() == []
+
+    def test_nothing_is_sent_while_the_room_for_a_read_is_away(
+        self, channel, pagers, near, plain, when, packet_wire
+    ):
+        when(PacketKind.READ_RESPONSE, 1, lambda: zap(near, 0))
+        channel.read((plain[1].key, plain[1].va), near.sge(0, 8))
+        event = pagers[0].fault()
+        before = packet_wire.sent
+        channel.write((plain[1].key, plain[1].va), plain[0].sge(0, 8))
+        channel.settle()
+        assert packet_wire.sent == before
+        near.bring_in(0)
+        pagers[0].must_resume(event)
+        assert len(channel.sent()) == 2
+
     def test_source_of_a_write_goes(self, channel, pagers, near, plain, when):
         when(PacketKind.WRITE, 2, lambda: zap(near, 3))
         channel.sender.node.hca.wire.room = 3

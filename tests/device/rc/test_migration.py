@@ -4,8 +4,12 @@ The alternate path differs from the primary one by its global route header, so a
 of the two it has taken. Source: IBTA 17.2.8 (automatic path migration), 9.6.1.5.
 """
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+from helpers.device.forging import train
+
+from emu.driver.nodes.packet_wire import is_train
 from emu.driver.nodes.roce import on_one_segment
 from emu.driver.verbs.connect import connect
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, PmState, QpType, Status
@@ -110,6 +114,25 @@ def test_one_end_alone_is_not_armed(pair, passes):
         assert passes(two, one)
     assert state(one) == (REARM, False)
     assert state(two)[1] is False
+
+
+@pytest.mark.parametrize("ends", ["packets"], indirect=True)
+def test_armed_queue_pairs_send_and_take_no_trains(armed, packet_wire):
+    """Each packet says whether its sender has migrated, and each is looked at for that."""
+    packet_wire.takes_trains, seen = True, []
+    one, two = armed
+    source, target = one.node.region(1 << 16), two.node.region(1 << 16)
+    packet_wire.tap = lambda frame: (seen.append(frame), [frame])[1]
+    one.write((target.key, target.va), source.sge())
+    one.node.settle()
+    assert len(seen) > 8
+    assert not any(map(is_train, seen))
+    ends = SimpleNamespace(receiver=two, left=one.node, service=QpType.RC)
+    psn, mtu = two.node.hca.qps.get(two.qpn).epsn, two.node.hca.qps.get(two.qpn).mtu_bytes
+    packet_wire.arrive(train(ends, psn, 5, mtu=mtu, is_migrated=True))
+    assert two.node.hca.link.dropped["migrated to another path than the alternate one"] == 5
+    assert two.node.hca.qps.get(two.qpn).epsn == psn
+    assert (EventType.PATH_MIG_FAILED, two.qpn) in migrations(two.node)
 
 
 def test_by_command(armed, passes):

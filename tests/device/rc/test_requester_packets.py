@@ -9,7 +9,8 @@ from emu.device.port.recovery import LossRecovery
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import AccessMode, CqeSyndrome, Op, QpState, QpType
+from emu.driver.verbs.connect import connect
+from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpState, QpType
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind
 
@@ -127,6 +128,22 @@ def test_requests_take_up_half_of_all_psns_at_most(channel, to, sent):
     for _ in range(3):
         channel.read(to, (1 << 30, large, 0))
     assert sent() == [(PacketKind.READ, PSN), (PacketKind.READ, PSN + (1 << 30) // MTU)]
+
+
+def test_local_requests_take_places_in_the_window(channel, source, to, sent, answer):
+    """They are complete when their turn comes."""
+    channel.sender = channel.left.queue_pair(log_sq_size=9)
+    channel.receiver = channel.right.queue_pair()
+    connect(channel.sender, channel.receiver, mtu=1)
+    channel.write(to, source.sge(0, 8))
+    for number in range(2 * WINDOW_PACKETS):
+        channel.sender.post(Opcode.NOP, ring=number == 2 * WINDOW_PACKETS - 1)
+    assert len(sent()) == 1
+    window = channel.left.hca.qps.get(channel.sender.qpn).connection.completer.window
+    assert len(window.requests) == WINDOW_PACKETS
+    answer(PSN)
+    assert sent() == []
+    assert not window.requests
 
 
 # Failures.

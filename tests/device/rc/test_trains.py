@@ -6,7 +6,7 @@
 import random
 
 import pytest
-from helpers.device.forging import request, response
+from helpers.device.forging import request, response, train
 from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -201,12 +201,6 @@ def test_a_key_that_is_gone_between_two_trains(channel, wire, source, target):
 
 
 # Trains that nobody of ours sends.
-
-
-def train(channel, psn, count, kind=PacketKind.WRITE, mtu=MTU, make=request):
-    """A train of packets that are full of ones."""
-    frame = make(channel, kind, psn, is_first=False, is_last=False, payload=b"\1" * mtu)
-    return frame[:-4] + b"\1" * mtu * (count - 1) + frame[-4:]
 
 
 @pytest.fixture

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.device.port.eth.congestion import with_mark
+from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.reading import network_header, parse
 from emu.device.port.eth.roce.trains import frames_of, parse_train
 from emu.device.port.packet import BadPacketError
 from emu.driver.ethernet.flows import Flows
 from emu.driver.nodes.roce import on_a_cable
 from emu.driver.verbs.channels import Channel
-from emu.driver.world.cable import arrive_train
+from emu.driver.world.cable import arrive, arrive_train
 from layouts.enums import QpState, QpType
 from layouts.eth_enums import FlowTableType, VportAdminState
 
@@ -97,6 +99,30 @@ def test_what_is_to_see_frames_gets_frames(world, why):
     arrive_train(hca, memoryview(world.trains[0]))
     assert seen == [*frames_of(parse_train(memoryview(world.trains[0])))]
     hca.probes.faults = None
+
+
+# Congestion.
+
+
+def test_marked_packets_are_counted_one_by_one(world):
+    world.write()
+    congestion = world.channel.right.hca.roce.congestion
+    marked = with_mark(world.trains[0])
+    arrive_train(world.channel.right.hca, memoryview(marked))
+    count = parse_train(memoryview(marked)).count
+    assert congestion.counts["np_ecn_marked_roce_packets"] == count
+
+
+def test_packets_at_a_limited_rate_go_alone(world):
+    world.write()
+    world.trains.clear()
+    left, right = world.channel.left.hca, world.channel.right.hca
+    path = right.qps.get(world.channel.receiver.qpn).ctx.primary_address_path
+    arrive(left, Frame(right.roce.notification(path, world.channel.sender.qpn)))
+    before = len(world.cable.sent)
+    world.write()
+    assert len(world.cable.sent) > before
+    assert not world.trains
 
 
 # Trains that nobody of ours sends.

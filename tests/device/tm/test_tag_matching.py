@@ -202,6 +202,21 @@ def test_the_adapter_fetches_the_data(tagged, length):
     assert place.read(32, 1) == b"\0"
 
 
+def test_the_adapter_fetches_data_after_requests_of_the_software(tagged):
+    """Its requests ring no doorbell, and the queue pair has sent all that the ring had."""
+    place = sender_has_a_place(tagged)
+    tagged.receiver.send(b"of the software")
+    tagged.settle()
+    sender_has_a_place(tagged)
+    tagged.queue.add(tagged.target.sge(0, 100), tag=3)
+    tagged.completions()
+    tagged.source.write(DATA, 0)
+    tagged.sender.send(request(3, tagged.source.va, tagged.source.key, 100))
+    assert [found.app_op for found in tagged.completions()] == [App.CONSUMED, App.EXPECTED]
+    assert tagged.target.read(0, 100) == DATA
+    assert place.read(0, 15) == b"of the software"
+
+
 def test_without_a_send_queue(ends):
     left, right = ends
     queue = TagQueue(right).start()

@@ -3,6 +3,7 @@
 import pytest
 
 from emu.device.models import LINKS, MODELS
+from emu.driver.nodes.packet_wire import is_train
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import settle
@@ -79,6 +80,22 @@ def test_the_responders_rate(ends, clock):
         left.read((source.key, source.va), target.sge())
     run(clock, ends, 200)
     assert 16 <= len(left.cq.drain()) <= 21
+
+
+@pytest.mark.parametrize("op", ["write", "read"])
+def test_paced_packets_go_alone(packet_pair, packet_wire, op):
+    """A train would be many at once."""
+    packet_wire.takes_trains, seen = True, []
+    packet_wire.tap = lambda frame: (seen.append(frame), [frame])[1]
+    left, right = (end.queue_pair() for end in packet_pair)
+    connect(left, right, rre=1, mtu=1)
+    groups = [leaf(end.driver, max_average_bw=1000) for end in packet_pair]
+    join(*((left, groups[0]) if op == "write" else (right, 0, groups[1])))
+    source, target = (end.region(1 << 14) for end in packet_pair)
+    getattr(left, op)((target.key, target.va), source.sge())
+    settle(packet_pair[0])
+    assert len(seen) > 8
+    assert not any(map(is_train, seen))
 
 
 def test_shares_of_what_is_above(node, clock):

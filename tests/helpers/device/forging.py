@@ -5,7 +5,7 @@ from __future__ import annotations
 from emu.device.port.ib.framing import IbRoute
 from emu.device.port.packet import OPS, Packet
 from layouts.wire import bth
-from layouts.wire.bth import PSN_MASK, Service
+from layouts.wire.bth import PSN_MASK, PacketKind, Service
 
 OPERANDS = ("swap_add", "compare", "swap_add_mask", "compare_mask")
 
@@ -24,6 +24,13 @@ def request(
     values = dict.fromkeys((*OPERANDS, "va", "rkey", "length"), 0) | values
     op = OPS[Service[channel.service.name], kind, is_first, is_last, ending]
     return _frame(channel.receiver, channel.left, op, psn, payload, values)
+
+
+def train(channel, psn, count, kind=PacketKind.WRITE, mtu=1024, make=request, **values):
+    """A train of middle packets that are full of ones."""
+    packet = {"is_first": False, "is_last": False, "payload": b"\1" * mtu}
+    frame = make(channel, kind, psn, **packet, **values)
+    return frame[:-4] + b"\1" * mtu * (count - 1) + frame[-4:]
 
 
 def _frame(to, source, op, psn, payload, values):
