@@ -158,6 +158,15 @@ def test_metered(fdb, clock):
     assert fdb.passes(0) == []
 
 
+@pytest.mark.hostile
+def test_a_meter_behind_the_last_one_of_its_range(fdb):
+    first = create(fdb.driver, fdb.node.pdn, log_range=1)
+    for number, passed in ((first + 1, [(UPLINK, FRAME)]), (first + 2, [])):
+        meter = b"\x12" + number.to_bytes(3, "big") + b"\x82\0\0\6"
+        fdb.root(entry(hit=fdb.from_cable), entry(hit=fdb.to_cable, action=meter))
+        assert fdb.passes(0) == passed
+
+
 def test_sampled(fdb, clock):
     """Each second packet goes another way as well; the driver asks where a sampler is."""
     other = Member(fdb.manager.function.adapter.add(VPORT), clock)

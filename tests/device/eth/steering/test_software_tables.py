@@ -310,17 +310,17 @@ def test_dropped_and_let_pass(sent, tables):
 # -- what a guest may write
 
 
-def hostile():
-    """Entries that make no sense, by what is wrong with them."""
+def hostile(hit=0):
+    """Entries that make no sense, by what is wrong with them; without that they lead to ``hit``."""
     far = STEERING.start + (1 << 29)
-    nonsense = entry(IPV4_5_TUPLE, mask=b"\1", hit=RX_DROP)
+    nonsense = entry(IPV4_5_TUPLE, mask=b"\1", hit=hit)
     return {
         "lookup": nonsense[:6] + b"\x55" + nonsense[7:],
-        "format": entry(hit=RX_DROP, entry_format=0x33),
-        "polarity": entry(hit=RX_DROP, match_polarity=1),
+        "format": entry(hit=hit, entry_format=0x33),
+        "polarity": entry(hit=hit, match_polarity=1),
         "hash": entry(hit=STEERING.start, size=16, next_lookup=0x01FF, byte_mask=0xFFFF),
         "nowhere": entry(hit=far),
-        "own definer": entry(0x0022, hit=RX_DROP, entry_format=4),
+        "own definer": entry(0x0022, hit=hit, entry_format=4),
         "no byte mask": entry(hit=STEERING.start, size=4, entry_format=2),
         "no object": entry(hit=icm_address(IcmKind.TIR, 0xFFFFF)),
         "no table": entry(hit=icm_address(IcmKind.FLOW_TABLE, 0xFFFFF)),
@@ -328,17 +328,17 @@ def hostile():
         "allow": entry(hit=TX_ALLOW),
         "zero": bytes(64),
         "ones": b"\xff" * 64,
-        "counter": entry(hit=RX_DROP, counter_id=0xABCDEF),
-        "action": entry(hit=RX_DROP, action=b"\x21"),
+        "counter": entry(hit=hit, counter_id=0xABCDEF),
+        "action": entry(hit=hit, action=b"\x21"),
         "list": entry(hit=RX_DROP, action=b"\x0f\xff\xff\xff"),
-        "word": entry(hit=RX_DROP, action=b"\x06\xff\x20\x20"),
-        "bits": entry(hit=RX_DROP, action=b"\x06\x08\x3f\x3f"),
-        "shifter": entry(hit=RX_DROP, action=b"\x06\x08\x00\x20"),
-        "reformat": entry(hit=RX_DROP, action=b"\x0b\0\0\1\0\0\0\7"),
-        "anchor": entry(hit=RX_DROP, action=b"\x08\x3f\0\x01"),
-        "beyond": entry(hit=RX_DROP, action=b"\x08\x00\x7f\x3f"),
-        "cut": entry(hit=RX_DROP, action=b"\x09\x00\x19\x00"),
-        "double at the end": entry(hit=RX_DROP, action=b"\0\0\0\0\x0a\0\0\0"),
+        "word": entry(hit=hit, action=b"\x06\xff\x20\x20"),
+        "bits": entry(hit=hit, action=b"\x06\x08\x3f\x3f"),
+        "shifter": entry(hit=hit, action=b"\x06\x08\x00\x20"),
+        "reformat": entry(hit=hit, action=b"\x0b\0\0\1\0\0\0\7"),
+        "anchor": entry(hit=hit, action=b"\x08\x3f\0\x01"),
+        "beyond": entry(hit=hit, action=b"\x08\x00\x7f\x3f"),
+        "cut": entry(hit=hit, action=b"\x09\x00\x19\x00"),
+        "double at the end": entry(hit=hit, action=b"\0\0\0\0\x0a\0\0\0"),
     }
 
 
@@ -347,13 +347,21 @@ def hostile():
 def test_nonsense_is_a_drop(received, tables, tir, hca, what, caplog):
     rqn, address = tir
     with caplog.at_level(logging.WARNING):
-        assert received(tables.place(hostile()[what])) == []
+        assert received(tables.place(hostile(address)[what])) == []
         assert received(0) == []
     told = [line for line in caplog.messages if "steering entries" in line]
     assert len(told) <= 1  # the same thing is told once
     caplog.clear()
     assert received(tables.place(entry(hit=address))) == [(rqn, 0)]
     assert hca.icm is not None
+
+
+@pytest.mark.hostile
+def test_an_address_inside_an_entry(received, tables, tir):
+    _, address = tir
+    at = tables.place(bytes(64), bytes(64))
+    tables.write(at + 32, entry(hit=address))
+    assert received(at + 32) == []
 
 
 @pytest.mark.hostile
