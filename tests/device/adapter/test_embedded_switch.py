@@ -26,6 +26,7 @@ from emu.driver.ethernet.flow_fields import (
 )
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
+from emu.driver.ethernet.hairpin import HairpinPair
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -488,6 +489,27 @@ def test_teardown_ends_the_tables(manager, wire, fdb):
     manager.driver.must(Op.TEARDOWN_HCA)
     manager.hca.switch.receive(Frame(FRAME))
     assert [way.packets for way in manager.hca.switch.port_traffic()] == [0, 3]
+
+
+def test_teardown_without_tables_changes_no_count(manager, wire):
+    send(manager, sender(manager))
+    manager.driver.must(Op.TEARDOWN_HCA)
+    assert [way.packets for way in manager.hca.switch.port_traffic()] == [1, 0]
+
+
+def test_a_hairpins_packets_do_not_come_back(manager, wire, fdb):
+    """Not even by an entry that leads them to the manager's own vPort."""
+    by_source(fdb, (UPLINK, to_vport(MANAGER)), (MANAGER, to_vport(MANAGER)))
+    pair = HairpinPair(manager.driver, manager.driver)
+    flows = Flows(manager.driver)
+    table = flows.table(0, log_size=0)
+    tirn = create_direct_tir(manager.driver, alloc_td(manager.driver), pair.rqn)
+    flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn))
+    flows.set_root(table)
+    arrive(manager.hca, Frame(FRAME))
+    manager.node.settle()
+    vport = manager.hca.nic_vport
+    assert (vport.sent.packets, vport.received.packets) == (1, 1)
 
 
 def test_pause_frames_are_for_the_port(members, manager, wire, fdb):

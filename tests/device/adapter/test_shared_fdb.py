@@ -69,6 +69,12 @@ def test_entries_lead_from_one_switch_to_the_other_without_a_bond(both):
     assert both.second.received() == [2, 0], "its own switch has no tables"
 
 
+def test_packets_of_a_cable_may_leave_by_the_other_one(both):
+    both.by_source((0, UPLINK, to_vport(UPLINK, vhca=1)))
+    both.first.takes()
+    assert [port.sent() for port in both.ports] == [0, 1]
+
+
 @pytest.mark.parametrize("name", ["first", "second"])
 def test_what_a_function_sends_leaves_by_its_own_port(shared, name):
     port = getattr(shared, name)

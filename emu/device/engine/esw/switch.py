@@ -193,7 +193,7 @@ class EmbeddedSwitch:
         Work beyond the round's budget continues from the backlog. An exception fails the manager,
         as by ``state.containment.contain``.
         """
-        if not self.decides or self._manager is None or self._manager.node is not manager:
+        if not self.decides:
             return  # the tables were removed while the frame waited
         if manager.health.has_failed:
             return
