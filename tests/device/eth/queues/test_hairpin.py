@@ -187,6 +187,13 @@ def test_in_error_nothing_passes_and_nothing_is_flushed(driver, pair, lead, thro
     assert through(FRAME) == [FRAME]
 
 
+def test_one_in_error_is_not_polled_for_requests_to_flush(driver, clock):
+    rqn = create_hairpin_rq(driver, flush_in_error_en=1)
+    ctx = {"state": RqState.ERR}
+    driver.must(Op.MODIFY_RQ, rqn=rqn, rq_state=RqState.RST, ctx=ctx)
+    assert not clock.waiting()
+
+
 def large_frame():
     packet = EthPacket(payload=b"").frame()[:54]
     return Frame(unsegmented(packet, bytes(5000), 1000), 1000, True)

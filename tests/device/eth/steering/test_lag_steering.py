@@ -5,7 +5,7 @@ from helpers.device.boards import Bonded
 
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
-from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.flow_fields import to_table, to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
@@ -15,7 +15,7 @@ from emu.driver.world.cable import set_link
 from layouts.enums import Op
 from layouts.eth_enums import FlowAction, FlowTableType
 
-USER, OTHER, IPV4 = 0x88B5, 0x88B6, 0x0800
+USER, OTHER, IPV4, CONTROL = 0x88B5, 0x88B6, 0x0800, 0x8808
 """EtherTypes: what the user's rule is for, and what it is not for."""
 TCP = 6
 
@@ -126,6 +126,32 @@ def test_a_super_frame_that_cannot_be_cut(ends):
     )
     assert ends.arrives(large) == [0, 0, 0]
     assert ends.bonded.second.hca.nic_vport.received.errors == 1
+
+
+@pytest.mark.hostile
+def test_a_super_frame_beyond_the_ports_mtu(clock):
+    ends = Ends(clock)
+    ends.rule(ends.demux(), ends.user.to, kind=IPV4)
+    ends.bonded.second.hca.eth.admin_mtu = 900
+    large = Frame(EthPacket(payload=bytes(3000), protocol=TCP).frame(), gso_size=1000, checked=True)
+    assert ends.arrives(large) == [0, 0, 0]
+    assert ends.bonded.second.hca.nic_vport.received.too_long == 3
+
+
+@pytest.mark.hostile
+def test_no_rule_takes_pause_frames(clock):
+    ends = Ends(clock)
+    ends.rule(ends.demux(), ends.user.to, kind=CONTROL)
+    pause = Frame(bytes.fromhex("0180c2000001") + bytes(6) + b"\x88\x08\x00\x01" + bytes(50))
+    assert ends.arrives(pause) == [0, 0, 0]
+
+
+def test_a_rule_that_leads_on_as_well(clock):
+    """What the master takes does not come to the port's own function."""
+    ends = Ends(clock)
+    demux = ends.demux()
+    ends.rule(demux, ends.user.to, to_table(demux))
+    assert ends.arrives(frame(USER)) == [0, 0, 1]
 
 
 def test_a_rule_may_drop(clock):

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from emu.device.engine.eth.steering.fields import FIELDS, base
-from emu.device.engine.eth.steering.reformat import context_of
+from emu.device.engine.eth.steering.reformat import DECAP, context_of
 from emu.device.engine.eth.steering.vlan_tags import third_tag
 from emu.device.errors import CmdError
 from emu.device.port.eth.headers import FrameError, parse
@@ -21,6 +21,7 @@ MACS = bytes(range(12))
 IPV4, IPV6, ARP = b"\x08\0", b"\x86\xdd", b"\x08\x06"
 TAG, STAG = bytes.fromhex("8100 0007"), bytes.fromhex("88a8 0008")
 GRE = bytes.fromhex("0000 0800")
+TUNNEL = EthPacket(protocol=47, payload=b"").frame() + bytes.fromhex("0000 6558")
 PARTS = {field.part for field in FIELDS.values() if field.part is not None}
 
 
@@ -121,3 +122,31 @@ def test_flows_in_a_tunnel_stay_apart():
 def test_what_is_no_ethernet_header(header):
     with pytest.raises(CmdError, match="not an Ethernet header"):
         made(L3_TO_L2, data=header)
+
+
+def test_a_tunnel_of_frames_takes_any_frame():
+    arp = parse(MACS + ARP + bytes(46))
+    (wrap,) = made(ReformatType.L2_TO_L2_TUNNEL, data=TUNNEL).changes
+    assert wrap(arp).endswith(arp.frame)
+    (wrap,) = made(ReformatType.L2_TO_L3_TUNNEL, data=TUNNEL).changes
+    with pytest.raises(FrameError, match="without an IP packet"):
+        wrap(arp)
+
+
+def test_the_end_of_no_tunnel():
+    for change in (*DECAP.changes, *made(L3_TO_L2, data=MACS + IPV4).changes):
+        with pytest.raises(FrameError, match="without a tunnel"):
+            change(FRAMES[0])
+
+
+def test_an_ethertype_is_left_behind_removed_bytes():
+    short = parse(MACS + TAG + ARP)
+    assert made(REMOVE, 12, 4).changes[0](short) == MACS + ARP
+    with pytest.raises(FrameError, match="behind the end"):
+        made(REMOVE, 12, 5).changes[0](short)
+
+
+@pytest.mark.parametrize("kind", [INSERT, REMOVE])
+def test_no_odd_offset(kind):
+    with pytest.raises(CmdError, match="offset is odd"):
+        made(kind, 13, data=TAG)

@@ -145,10 +145,11 @@ def _remember(
     parts = decision.parts
     if parts is None:
         return
-    if parts and _learn(domain, parts):
+    if parts:
+        if not _learn(domain, parts):
+            return
         key = _key(domain, headers, root, answers)
-    if domain.users.keys() >= parts:
-        domain.keep(key, decision)
+    domain.keep(key, decision)
 
 
 def _key(
@@ -166,12 +167,12 @@ def _key(
 
 
 def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
-    """Add key parts to the cache key, all or none; return whether any was added.
+    """Add key parts to the cache key, all or none; return whether all are in it.
 
-    Return False if none is new, or if MAX_LEARNED would be exceeded.
+    Return False if MAX_LEARNED would be exceeded.
     """
     new = parts.difference(domain.users)
-    if not new or len(domain.learnt) + len(new) > MAX_LEARNED:
+    if len(domain.learnt) + len(new) > MAX_LEARNED:
         return False
     domain.learnt |= new
     _use(domain, new)

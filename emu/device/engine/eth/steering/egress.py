@@ -59,7 +59,7 @@ def steered(
             packet.headers.registers = {REG_A: metadata}
         decision = decision_on(domain, packet, packet.headers, budget)
         steps = decision.allowed_rewrites
-        if not decision.allowed or steps is None:
+        if steps is None:
             if decision.allowed or decision.missed:
                 leave(leaving)
             return

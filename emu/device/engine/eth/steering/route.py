@@ -96,7 +96,7 @@ def route_beside(
     frame. Flow counters on the path count in each case.
     """
     domain = flow_domains.get(_NIC_RX)
-    if domain is None or domain.root is None or not domain.demuxes:
+    if domain is None or not domain.demuxes:
         return None
     if not headers.version and headers.ethertype in _IP:
         headers = _truncated(headers)

@@ -3,10 +3,13 @@
 import pytest
 
 from emu.device.engine.eth.receive import arrive, loop_back
+from emu.device.engine.eth.transmit import send
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.backlog import MAX_WAITING
+from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td
+from layouts.eth_enums import FlowTableType
 
 GROUP = bytes.fromhex("01005e000001")
 
@@ -24,3 +27,21 @@ def test_what_a_full_line_has_no_room_for_is_counted(hca, driver, is_looped):
             arrive(hca, frame)
     assert hca.nic_vport.received.discards == 3
     assert len(hca.backlogs.rx) == MAX_WAITING
+
+
+@pytest.mark.hostile
+def test_sent_frames_that_a_full_line_has_no_room_for(hca, driver, sq):
+    flows = Flows(driver, FlowTableType.NIC_TX)
+    flows.set_root(flows.table(0))
+    hca.budget.steps = hca.budget.limit + 1
+    for _ in range(MAX_WAITING + 3):
+        send(hca, hca.sqs.need(sq.sqn), Frame(EthPacket().frame()), 2, 60, 120)
+    assert hca.nic_vport.sent.discards == 2 * 3
+
+
+@pytest.mark.parametrize("mtu", [50, 1500], ids=["beyond the MTU", ""])
+def test_a_super_frame_without_payload(hca, mtu):
+    hca.eth.admin_mtu = mtu
+    arrive(hca, Frame(EthPacket(payload=b"").frame(), gso_size=1000, checked=True))
+    assert hca.nic_vport.received.errors == 1
+    assert hca.nic_vport.received.packets == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.engine.eth.steering.route import Delivery, route
+from emu.device.engine.eth.steering.route import Delivery, route, route_beside
 from emu.device.models import LINKS
 from emu.device.objects.domains import LoopbackSource
 from emu.device.port.eth.headers import parse
@@ -59,6 +59,13 @@ def send_queue_of(function):
 
 def test_without_root_nothing_is_received(routed):
     assert routed() == []
+
+
+def test_without_a_table_that_tells_ports_apart_all_stay_there(hca, driver, rqns, everything):
+    everything(to_tir(create_direct_tir(driver, alloc_td(driver), rqns[0])))
+    headers = parse(EthPacket().frame())
+    for domains in ({}, hca.flow_domains):
+        assert route_beside(hca.budget, domains, headers, len(headers.frame)) is None
 
 
 def test_by_hash(driver, rqns, everything, routed):
