@@ -46,6 +46,7 @@ from layouts.eth_enums import (
 )
 
 MANAGER, VPORT, UPLINK = 0, 5, 0xFFFF
+INITIALIZING = 0x1FC
 OTHER = {"other_vport": 1, "vport_number": VPORT}
 MISC, MISC_2 = 1 << 1, 1 << 3
 FDB, INGRESS, EGRESS = (
@@ -523,6 +524,13 @@ def test_pause_frames_are_for_the_port(members, manager, wire, fdb):
 def test_before_anybody_has_power(adapter):
     adapter.switch.receive(Frame(FRAME))
     assert [way.packets for way in adapter.switch.port_traffic()] == [0, 0]
+
+
+def test_a_function_that_has_power_before_the_manager_waits(adapter, clock):
+    function = Member(adapter.add(VPORT), clock, boot_pages=1).function
+    function.run()
+    assert function.bar_read(0, INITIALIZING, 4)[0] >> 7
+    assert not function.hca.health.has_failed
 
 
 def test_what_waits_too_long_is_lost(manager, other, wire, fdb):
