@@ -247,6 +247,27 @@ class TestRequester:
         assert [done.byte_cnt for done in channel.received()] == [10, 5]
         assert len(channel.sent()) == 3
 
+    def test_a_doorbell_asks_for_no_page_again(self, channel, pagers, source, pinned):
+        remote = pinned[1].key, pinned[1].va
+        channel.write(remote, source.sge(0, 8))
+        event = pagers[0].fault()
+        channel.write(remote, source.sge(0, 8))
+        assert pagers[0].faults() == []
+        source.bring_in()
+        pagers[0].must_resume(event)
+        assert len(channel.sent()) == 2
+
+    def test_the_other_direction_goes_on(self, channel, pagers, target, pinned):
+        """Its receiver waits for a page, and sends requests meanwhile."""
+        channel.write((target.key, target.va), pinned[0].sge(0, 8))
+        event = pagers[1].fault()
+        channel.receiver.write((pinned[0].key, pinned[0].va), pinned[1].sge(0, 8))
+        channel.settle()
+        assert [done.syndrome for done in channel.receiver.cq.drain()] == [0]
+        target.bring_in()
+        pagers[1].must_resume(event)
+        assert len(channel.sent()) == 1
+
     def test_other_queue_pairs_go_on(self, channel, ends, pagers, source, pinned):
         channel.send(source.sge(0, 100))
         assert pagers[0].fault()

@@ -54,6 +54,54 @@ def target(channel):
     return channel.right.region(LONG, va=0x2000_0000_0FFF)
 
 
+class TestShort:
+    """A round that has done enough cuts a short message, too: it has the outcome of a whole one."""
+
+    @pytest.fixture
+    def ends(self, pair):
+        return tuple(pair)
+
+    @pytest.fixture
+    def in_a_full_round(self, channel):
+        def run():
+            budget = channel.left.hca.budget
+            budget.begin()
+            budget.steps = POLL_BUDGET
+            channel.left.function.run()
+
+        return run
+
+    @pytest.fixture
+    def writes(self, channel):
+        """How many WRITEs the receiver has counted."""
+        driver = channel.right.driver
+        number = driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+        counter = {"qpc": {"counter_set_id": number}, "opt_param_mask": 1 << 25}
+        driver.must(Op.RTS2RTS_QP, qpn=channel.receiver.qpn, **counter)
+        return lambda: driver.must(Op.QUERY_Q_COUNTER, counter_set_id=number).rx_write_requests
+
+    def test_without_immediate_data_it_takes_no_receive_request(self, channel, in_a_full_round):
+        region = channel.right.region(64)
+        channel.write((region.key, region.va), b"data")
+        in_a_full_round()
+        channel.settle()
+        assert len(channel.sent()) == 1
+        assert region.read(0, 4) == b"data"
+
+    def test_without_a_receive_request_it_does_not_count(
+        self, channel, in_a_full_round, writes, clock
+    ):
+        region = channel.right.region(64)
+        channel.write((region.key, region.va), b"data", imm=7)
+        in_a_full_round()
+        assert writes() == 0
+        channel.post_recv()
+        clock.advance(1_000_000)
+        channel.settle()
+        assert len(channel.sent()) == 1
+        assert writes() == 1
+
+
 def rounds(*nodes):
     """Let the device work; what each of its rounds has cost."""
     costs = []

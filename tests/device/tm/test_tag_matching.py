@@ -4,7 +4,9 @@ import pytest
 from helpers.device.tags import TaggedEnds
 
 from emu.device.models import LINKS
+from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.connect import connect
+from emu.driver.verbs.outcomes import failure
 from emu.driver.verbs.tag_queue import TagOutcome, TagQueue, eager, request
 from layouts.enums import CqeOpcode, CqeSyndrome, QpState
 from layouts.rings.tag_matching import TmAppOp as App
@@ -171,6 +173,38 @@ def test_no_receive_request_is_left(tagged, clock):
     tagged.settle()
     clock.advance(10_000_000)
     assert [found.app_op for found in tagged.completions()] == [App.APPEND, App.CONSUMED_MSG]
+
+
+def test_short_messages_are_in_their_buffers(ends):
+    """The completions of other queues have room for them; here the tag's fields are there."""
+    left, right = ends
+    queue = TagQueue(right).start()
+    sender, receiver = left.queue_pair(), queue.queue_pair(cs_res=1)
+    connect(sender, receiver)
+    target = right.region(4096)
+    queue.post(target.sge(100, 100))
+    queue.add(target.sge(0, 100), tag=3)
+    right.settle()
+    sender.send(eager(3, b"expected"))
+    sender.send(eager(4, b"more"))
+    left.settle()
+    assert [found.app_op for found in queue.drain()] == [
+        App.APPEND, App.CONSUMED_MSG, App.UNEXPECTED,
+    ]  # fmt: skip
+    assert target.read(0, 8) == b"expected"
+    assert target.read(100, 20) == eager(4, b"more")
+
+
+def test_buffers_of_tags_wait_for_no_pages(tagged):
+    """A driver searches the queue's own ring for what waits, and would not find them."""
+    pager = Pager(tagged.right)
+    absent = PagedRegion(pager, 4096)
+    tagged.queue.add(absent.sge(0, 100), tag=3)
+    tagged.completions()
+    tagged.send(eager(3, DATA))
+    assert pager.faults() == []
+    assert [found.app_op for found in tagged.completions()] == [App.MSG_COMPLETION_CANCELED]
+    assert failure(tagged.sender) == CqeSyndrome.REMOTE_OP_ERR
 
 
 # -- rendezvous

@@ -93,7 +93,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     try:
         if srq is not None and srq.tags is not None:
             arrival = _matched(hca, qp, srq, srq.tags, message)
-            if arrival is not None and arrival.entry is not None:
+            if arrival.entry is not None:
                 message.receive = _matched_request(arrival, arrival.entry, srq, cq)
                 return None
         wqe = queue.take() if srq is None else take_shared(srq)
