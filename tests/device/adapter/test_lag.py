@@ -207,9 +207,11 @@ def test_no_such_table_with_one_port(bonded, refused):
 
 def test_an_affinity_is_to_a_port(bonded, must, refused):
     qp = bonded.master.queue_pair()
+    path = {"primary_address_path": {"vhca_port_num": 1}}
     for port in (3, 15):
-        refused(WRONG, Op.RST2INIT_QP, qpn=qp.qpn, qpc={"lag_tx_port_affinity": port})
+        refused(WRONG, Op.RST2INIT_QP, qpn=qp.qpn, qpc=path | {"lag_tx_port_affinity": port})
     qp.init(lag_tx_port_affinity=2)
+    qp.to_rtr(qpn=qp.qpn, path={"fl": 1}, lag_tx_port_affinity=15)  # not taken by this transition
     assert must(Op.QUERY_QP, qpn=qp.qpn).qpc.lag_tx_port_affinity == 2
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from emu.driver.keys.by_command import dma_key
 from emu.driver.keys.umr import FREE, MUST_NOT_BE_FREE, FastRegKey, umr
+from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, MkeyMask, Op, QpState, QpType
 
@@ -226,6 +227,21 @@ def test_arbitrary_scatter_list(node, qps, source):
     settle(node)
     good(left)
     assert source.read(4096, 300) == node.memory.read(base + 5, 300)
+
+
+@pytest.mark.parametrize("mode", [AccessMode.MTT, AccessMode.KLMS])
+def test_a_process_registers_keys_and_no_physical_addresses(node, mode):
+    ends = [node.queue_pair(fre=0) for _ in range(2)]
+    connect(*ends)
+    key = FastRegKey(node, mode=mode)
+    entries = [0x1000] * 4 if mode == AccessMode.MTT else [(4096, 0x100, 0)] * 4
+    key.register(ends[0], entries, IOVA, 4096, variant=1)
+    if mode == AccessMode.MTT:
+        assert failure(ends[0]) == CqeSyndrome.MW_BIND_ERR
+    else:
+        settle(node)
+        good(ends[0])
+    assert node.hca.mkeys.get(key.index).free == (mode == AccessMode.MTT)
 
 
 @pytest.mark.parametrize("mode", [AccessMode.MTT, AccessMode.KLMS])

@@ -3,9 +3,10 @@
 import pytest
 
 from emu.device.models import MEMORY_ODP, TRANSPORT_ODP
-from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.keys.paging import PagedRegion, Pager, resume_info
 from emu.driver.keys.umr import FastRegKey, MemoryWindow, umr
 from emu.driver.verbs.channels import Channel
+from emu.driver.world.cable import set_link
 from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpState, QpType, Status
 
 pytestmark = pytest.mark.hostile
@@ -126,6 +127,25 @@ class TestMemoryScheme:
         assert len(channel.sent()) == 1
 
 
+def test_no_timeout_runs_while_the_peer_waits_for_a_page(pair, clock):
+    """Neither a doorbell nor a link that is down for a while counts as a retry."""
+    left, right = pair
+    channel = Channel(RC, *pair, ack_timeout=8, retry_count=0)
+    pager, room = Pager(right), left.region(4096)
+    target = PagedRegion(pager, 4096)
+    channel.write((target.key, target.va), room.sge(0, 64))
+    event = pager.fault()
+    set_link(right.hca, up=False)
+    channel.write((target.key, target.va), room.sge(0, 64))
+    channel.settle()
+    clock.advance(1000 * MILLISECOND)
+    channel.settle()
+    set_link(right.hca, up=True)
+    target.bring_in()
+    pager.must_resume(event)
+    assert len(channel.sent()) == 2
+
+
 class TestStopping:
     def test_destroyed_queue_pair(self, sending, channel, pager):
         """The driver sends no resume for a queue that it does not find: nothing is left over."""
@@ -215,6 +235,21 @@ class TestStopping:
         function.reset()
         assert not len(function.hca.page_faults)
         function.run()
+
+    def test_message_of_a_function_that_is_reset_does_not_go_on(self, pair):
+        """Its queue pairs are freed later, so they are still there when the page comes."""
+        left, right = pair
+        channel, pager, room = Channel(RC, *pair), Pager(right), left.region(4096)
+        target = PagedRegion(pager, 4096)
+        channel.write((target.key, target.va), room.sge(0, 64))
+        room.write(b"late")
+        event = pager.fault()
+        target.bring_in()
+        left.function.reset()
+        right.driver.must(Op.PAGE_FAULT_RESUME, page_fault_info=resume_info(event))
+        assert not left.hca.scheduler.ready
+        left.settle()
+        assert not any(target.read())
 
     def test_teardown_with_faults_open(self, node, sending, writing_elsewhere):
         node.driver.must(Op.TEARDOWN_HCA)

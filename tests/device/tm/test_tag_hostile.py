@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from emu.device.models import MODELS
 from emu.driver.command.answer import DriverError
 from emu.driver.nodes.two_nodes import two_nodes
+from emu.driver.verbs.connect import connect
 from emu.driver.verbs.tag_queue import ALL_BITS, TagQueue, eager, request
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
@@ -69,12 +70,20 @@ def test_an_index_whose_data_are_being_fetched(tagged):
     assert failure(tagged) == CqeSyndrome.LOCAL_QP_OP_ERR
 
 
-def test_of_a_queue_pair_without_tags(node, qps):
+@pytest.mark.parametrize("has_srq", [False, True])
+def test_of_a_queue_pair_without_tags(node, has_srq):
     segment = wqe_tm_seg.new(opcode=TmOpcode.NOP, flags=TM_CQE_REQ)
-    qps[0].post(Opcode.TAG_MATCHING, bytes(segment.buf))
+    ends = [node.queue_pair(srq=node.shared_queue() if has_srq else None) for _ in range(2)]
+    connect(*ends)
+    ends[0].post(Opcode.TAG_MATCHING, bytes(segment.buf))
     node.settle()
-    (failed,) = qps[0].cq.drain()
+    (failed,) = ends[0].cq.drain()
     assert failed.syndrome == CqeSyndrome.LOCAL_QP_OP_ERR
+
+
+def test_index_of_a_request_that_changes_no_entry(tagged):
+    tagged.queue.change(TmOpcode.NOP, 0xFFFF)
+    assert [found.app_op for found in tagged.completions()] == [TmAppOp.NOOP]
 
 
 @pytest.mark.parametrize(
@@ -186,6 +195,54 @@ def test_the_queue_pair_stops_meanwhile(fetching, packet_wire, how):
     if how == "destroy":
         fetching.queue.commands.destroy()
         fetching.right.driver.must(Op.DESTROY_XRQ, xrqn=fetching.queue.srqn)
+
+
+@pytest.fixture
+def begun(packet_pair, packet_wire):
+    """Has a message begin that never ends; ``tag`` 3 is expected."""
+    tagged = TaggedEnds(*packet_pair)
+    tagged.queue.add(tagged.target.sge(0, 5000), tag=3)
+    tagged.completions()
+    tagged.spare.write(bytes(1 << 14))
+
+    def begin(tag):
+        packet_wire.tap = lambda frame: [frame] if packet_wire.sent == first else []
+        first = packet_wire.sent + 1
+        packet_wire.room = 1
+        tagged.source.write(eager(tag, b"x" * 1500), 0)
+        tagged.sender.send(tagged.source.sge(0, 1500))
+        tagged.settle()
+        packet_wire.tap, packet_wire.room = lambda frame: [], 1 << 30
+        told = [found.app_op for found in tagged.completions()]
+        assert told == ([TmAppOp.CONSUMED] if tag == 3 else [])
+        return tagged
+
+    return begin
+
+
+@pytest.mark.parametrize("how", ["to_error", "to_reset"])
+def test_queue_pair_stops_in_the_middle_of_an_expected_message(begun, how):
+    tagged = begun(3)
+    assert tagged.target.read(0, 8) == b"x" * 8
+    getattr(tagged.receiver, how)()
+    assert [found.app_op for found in tagged.completions()] == [TmAppOp.MSG_COMPLETION_CANCELED]
+
+
+@pytest.mark.parametrize("how", ["to_error", "to_reset"])
+def test_queue_pair_stops_in_the_middle_of_an_unexpected_message(begun, packet_wire, how):
+    """An error flushes its receive request; after a reset the next message gets it."""
+    tagged = begun(4)
+    assert any(tagged.spare.read(0, 2048))
+    getattr(tagged.receiver, how)()
+    flushed = [done.syndrome for done in tagged.queue.cq.drain()]
+    assert flushed == ([CqeSyndrome.WR_FLUSH_ERR] if how == "to_error" else [])
+    packet_wire.tap = lambda frame: [frame]
+    sender, receiver = tagged.left.queue_pair(), tagged.queue.queue_pair()
+    connect(sender, receiver)
+    sender.send(eager(5, b"next"))
+    (found,) = tagged.completions()
+    assert found.app_op is TmAppOp.UNEXPECTED
+    assert found.index == (how == "to_error")
 
 
 def test_the_function_is_torn_down_meanwhile(fetching, packet_wire):

@@ -299,6 +299,7 @@ def test_data_that_may_not_be_fetched(tagged, wrong):
         (App.CONSUMED, 0), (App.MSG_COMPLETION_CANCELED, 0)
     ]  # fmt: skip
     assert tagged.receiver.state is QpState.ERR
+    assert tagged.receiver.cq.drain() == []  # the request was the adapter's
     assert tagged.target.read(0, 100) == bytes(100)
 
 

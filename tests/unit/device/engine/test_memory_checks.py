@@ -6,6 +6,7 @@ import pytest
 from helpers.pure import pure_only
 
 from emu.device.engine.mr import access, cache, page_faults, special_keys
+from emu.device.engine.mr.block_signature import BSF_OCTWORDS
 from emu.device.engine.mr.crypto import CipherStream
 from emu.device.engine.mr.rights import (
     LOCAL_READ,
@@ -15,6 +16,7 @@ from emu.device.engine.mr.rights import (
     AccessError,
     Violation,
 )
+from emu.device.engine.wqe import key_options
 from emu.device.rounds.budget import Budget
 from emu.device.rounds.sizes import EVENTS_PER_POLL
 from layouts.enums import AccessMode, EventType
@@ -79,6 +81,15 @@ class TestRanges:
         with pytest.raises(AccessError) as why:
             special_keys.views(hca, 5, special_keys.RESERVED_LKEY, (0, 8, LOCAL_READ), 0)
         assert why.value.violation is Violation.DOMAIN
+
+
+@pytest.mark.parametrize("octwords", [BSF_OCTWORDS + 1, 3 * BSF_OCTWORDS, 5 * BSF_OCTWORDS])
+def test_signatures_that_are_no_one_or_two(octwords):
+    """The key has room for some of them."""
+    key = some(signature=None, mode=AccessMode.KLMS, bsf_octwords=4 * BSF_OCTWORDS)
+    wqe = some(ds=255, buf=bytes(255 * 16))
+    with pytest.raises(key_options.BindError, match=f"BSF of {octwords} octwords"):
+        key_options.read(None, key, wqe, True, 0, octwords)
 
 
 class TestPageFaults:
