@@ -131,7 +131,7 @@ def test_requests_take_up_half_of_all_psns_at_most(channel, to, sent):
 
 
 def test_local_requests_take_places_in_the_window(channel, source, to, sent, answer):
-    """They are complete when their turn comes."""
+    """Each is complete when its turn comes."""
     channel.sender = channel.left.queue_pair(log_sq_size=9)
     channel.receiver = channel.right.queue_pair()
     connect(channel.sender, channel.receiver, mtu=1)

@@ -13,6 +13,8 @@ from layouts.enums import CqeSyndrome, Op, QpState, QpType
 from layouts.wire.bth import PacketKind
 
 MTU, COUNT = 1024, 8
+FIRST = 0x10
+"""The first PSN of a sender."""
 SIZE = 40 * MTU
 DATA = PacketKind.READ_RESPONSE
 
@@ -35,7 +37,7 @@ def target(channel):
 
 @pytest.fixture
 def lost(channel, packet_wire):
-    """Loses what is in flight; the sender's first PSN that is still to come, by its context."""
+    """Runs the sender, and loses all that it sends."""
 
     def lose():
         channel.left.function.run()
@@ -54,7 +56,7 @@ def psn(qp):
 
 def data(channel, count, mtu=MTU):
     """A train that answers the sender's oldest request."""
-    return train(channel, 0x10, count, DATA, mtu, make=response)
+    return train(channel, FIRST, count, DATA, mtu, make=response)
 
 
 @pytest.mark.hostile
@@ -132,11 +134,15 @@ def test_train_before_any_other_packet(channel, packet_wire, target):
     """The receiver has no connection of packets yet, and makes one; the train is after a gap."""
     other = channel.right.queue_pair()
     other.init().to_rtr(channel.left.lid, channel.sender.qpn, mtu=3)
-    channel.receiver, qp = other, channel.right.hca.qps.get(other.qpn)
-    assert qp.connection is None
-    packet_wire.arrive(train(channel, qp.epsn + 1, COUNT))
+    channel.receiver = other
+
+    def has_connection():
+        return channel.right.hca.qps.get(other.qpn).connection is not None
+
+    assert not has_connection()
+    packet_wire.arrive(train(channel, psn(other) + 1, COUNT))
     assert other.state is QpState.RTR
-    assert qp.connection.is_awaiting is False
+    assert has_connection()
 
 
 def test_packets_of_a_train_are_shown_to_a_fault_plan(channel, packet_wire, target, begun):

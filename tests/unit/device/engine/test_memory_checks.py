@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.pure import pure_only
 
+from emu.device.engine.events import eq
 from emu.device.engine.mr import access, cache, page_faults, special_keys
 from emu.device.engine.mr.block_signature import BSF_OCTWORDS
 from emu.device.engine.mr.crypto import CipherStream
@@ -112,9 +113,7 @@ class TestPageFaults:
     @pytest.fixture
     def posted(self, monkeypatch):
         found = []
-        monkeypatch.setattr(
-            page_faults.eq_engine, "post", lambda events, eq, kind, sub, data: found.append(data)
-        )
+        monkeypatch.setattr(eq, "post", lambda events, eq, kind, sub, data: found.append(data))
         return found
 
     @staticmethod
