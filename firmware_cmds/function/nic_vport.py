@@ -111,8 +111,9 @@ def modify_nic_vport_context(
     """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE, local loopback.
 
     A new address is announced to wire and switch. The manager gets NIC_VPORT_CHANGE if it has armed
-    the change. Refuse with BAD_PARAM_ERR fields that are not settable and invalid values, with
-    LIM_ERR a list that is too long. An InfiniBand function gets BAD_OP_ERR.
+    the change, or arms one that has come since the last event. Refuse with BAD_PARAM_ERR fields
+    that are not settable and invalid values, with LIM_ERR a list that is too long. An InfiniBand
+    function gets BAD_OP_ERR.
     """
     vport, chosen, context = hca.nic_vport, cmd.field_select, cmd.nic_vport_context
     if name := first_set(chosen, _NOT_SETTABLE):
@@ -150,6 +151,7 @@ def modify_nic_vport_context(
     vport_change.report(hca, lists)
     if chosen.change_event:
         vport.armed = _armed(context)
+        vport_change.raise_armed(hca)
 
 
 def _armed(context: layout.nic_vport_context) -> int:

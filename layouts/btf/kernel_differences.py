@@ -298,6 +298,7 @@ KNOWN: tuple[Known, ...] = (
         "later kernels name these bits, which both leave reserved",
         (
             "cmd_hca_cap_2.dp_ordering_force",
+            "scheduling_context.max_bw_obj_id",
             *_fields(
                 "cmd_hca_cap",
                 """

@@ -594,16 +594,21 @@ def test_the_manager_learns_of_a_changed_context(manager, other):
             Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"promisc": 1}, nic_vport_context=context
         )
 
-    change(promisc_all=1)
     arm(event_on_uc_address_change=1)
-    change(promisc_all=0)
+    change(promisc_all=1)
     assert not events()
     arm(event_on_promisc_change=1)
-    change(promisc_all=0)
-    assert not events(), "nothing has changed"
+    assert events() == [EventType.NIC_VPORT_CHANGE], "of the change before"
+    arm(event_on_promisc_change=1)
     change(promisc_all=1)
+    assert not events(), "nothing has changed"
     change(promisc_all=0)
+    change(promisc_all=1)
     assert events() == [EventType.NIC_VPORT_CHANGE], "one, until it is asked for again"
+    arm(event_on_promisc_change=1)
+    assert events() == [EventType.NIC_VPORT_CHANGE], "no change is lost before the arming"
+    arm(event_on_promisc_change=1)
+    assert not events()
 
 
 def test_the_manager_names_its_own_vport_like_others(manager, other):

@@ -45,7 +45,9 @@ def test_the_manager_learns_that_a_driver_has_ended(clock, end):
             nic_vport_context=armed, **other,
         )  # fmt: skip
 
+    arm()
     modify_vport(vf.driver, "promisc", promisc_all=1)
+    assert len(pf.driver.eqs[eqn].drain()) == 1
     arm()
     if end == "flr":
         vf.function.reset()

@@ -97,9 +97,8 @@ until ping -c 1 -W 1 -I %(other)s $(link_local %(one)s); do sleep 0.1; done
 def are_neighbors(guest, one, other):
     """Wait until two interfaces reach each other's link-local address, hence their GIDs.
 
-    A neighbor answers once its address is known to be unique and the PF's driver has its group in
-    the switch. The modification of a queue pair to RTR waits one second for an answer
-    (core/addr.c: rdma_addr_find_l2_eth_by_grh).
+    A neighbor answers once its address is known to be unique. The modification of a queue pair to
+    RTR waits one second for an answer (core/addr.c: rdma_addr_find_l2_eth_by_grh).
     """
     run(guest, _NEIGHBORS % {"one": one, "other": other})
 

@@ -30,19 +30,29 @@ def reported(vport: NicVport) -> dict[VportChange, object]:
 def report(hca: Hca, before: dict[VportChange, object]) -> None:
     """Raise NIC_VPORT_CHANGE at the manager if a change of the context is armed.
 
-    ``before`` is the state before the change. The event disarms: the manager then queries the
-    context and arms again.
+    ``before`` is the state before the change. Without its arming a change waits for that.
     """
     vport = hca.nic_vport
-    if not vport.armed:
+    for change, state in reported(vport).items():
+        if state != before[change]:
+            vport.unreported |= change
+    raise_armed(hca)
+
+
+def raise_armed(hca: Hca) -> None:
+    """Raise NIC_VPORT_CHANGE for armed changes since the last event.
+
+    The event disarms: the manager then queries the context and arms again. A change between query
+    and arming raises the next event at once, otherwise it would be lost.
+    """
+    vport = hca.nic_vport
+    if not vport.armed & vport.unreported:
         return
-    after = reported(vport)
-    if any(vport.armed & change and after[change] != before[change] for change in after):
-        vport.armed = 0
-        manager = hca.adapter.manager.node
-        if manager is not None and not manager.health.has_failed:
-            event = eqe_vport_change.new(vport_num=hca.vhca.vport_number)
-            eq_engine.raise_event(manager.events, EventType.NIC_VPORT_CHANGE, bytes(event))
+    vport.armed = vport.unreported = 0
+    manager = hca.adapter.manager.node
+    if manager is not None and not manager.health.has_failed:
+        event = eqe_vport_change.new(vport_num=hca.vhca.vport_number)
+        eq_engine.raise_event(manager.events, EventType.NIC_VPORT_CHANGE, bytes(event))
 
 
 def driver_ended(hca: Hca) -> None:

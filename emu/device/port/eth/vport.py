@@ -50,6 +50,8 @@ class NicVport:
     """The node GUID set by the manager; 0: ``guid``."""
     armed: int = 0
     """The changes (VportChange) whose next occurrence raises an event for the switch's manager."""
+    unreported: int = 0
+    """The changes since the last such event."""
     mtu: int = 0
     """Hardware MTU set by the driver; 0 before."""
     promisc_uc: bool = False
@@ -94,7 +96,8 @@ class NicVport:
     def inherit(self, before: NicVport) -> None:
         """Take over what the switch's manager has set; a reset of the function leaves it."""
         self.permanent_address, self.node_guid = before.permanent_address, before.node_guid
-        self.switch_state, self.armed = before.switch_state, before.armed
+        self.switch_state = before.switch_state
+        self.armed, self.unreported = before.armed, before.unreported
 
     def forget_driver(self) -> None:
         """Drop the lists and modes of a driver that has stopped."""
@@ -104,7 +107,7 @@ class NicVport:
 
     def forget_manager(self) -> None:
         """Drop the settings made by the manager, which has been reset; the MAC address stays."""
-        self.switch_state, self.armed, self.node_guid = _AUTO, 0, 0
+        self.switch_state, self.armed, self.unreported, self.node_guid = _AUTO, 0, 0, 0
 
     def __post_init__(self) -> None:
         qos = self.port.qos
