@@ -1,7 +1,5 @@
 """An Ethernet port as mlx5e asks for it: capabilities, vPort context, registers, link events."""
 
-from dataclasses import replace
-
 import pytest
 from helpers.device.snapshot import snapshot
 
@@ -26,9 +24,8 @@ EN = 4
 
 
 @pytest.fixture
-def model(limits):
-    full = MODELS["connectx6dx"]
-    return replace(full, general={**full.general, **limits})
+def base_model():
+    return MODELS["connectx6dx"]
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Link modes and error correction, as ethtool shows and chooses them (PTYS, PPLM)."""
 
-from dataclasses import replace
-
 import pytest
 
 from emu.device.models import LINKS
@@ -31,9 +29,8 @@ def name(request):
 
 
 @pytest.fixture
-def model(limits, name):
-    full = LINKS[name][PortType.ETH]
-    return replace(full, general={**full.general, **limits})
+def base_model(name):
+    return LINKS[name][PortType.ETH]
 
 
 @pytest.fixture

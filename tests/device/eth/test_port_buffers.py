@@ -1,7 +1,5 @@
 """Receive buffers as dcb buffer and PFC set them (core/en/port_buffer.c)."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,9 +16,8 @@ MAX_MTU = 9978
 
 
 @pytest.fixture
-def model(limits):
-    full = MODELS["connectx6dx"]
-    return replace(full, general={**full.general, **limits})
+def base_model():
+    return MODELS["connectx6dx"]
 
 
 @pytest.fixture

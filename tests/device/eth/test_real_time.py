@@ -1,6 +1,5 @@
 """The clock in both formats of time stamps, and pulses on its pins (core/lib/clock.c)."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -45,9 +44,8 @@ def spec(request):
 
 
 @pytest.fixture
-def model(limits, spec):
-    full = devicespec.parse(spec).model
-    return replace(full, general={**full.general, **limits})
+def base_model(spec):
+    return devicespec.parse(spec).model
 
 
 @pytest.fixture

@@ -15,9 +15,15 @@ from layouts.enums import Op, PortType
 
 
 @pytest.fixture
-def model(limits):
-    full = LINKS["connectx6"][PortType.ETH]
-    return replace(full, general={**full.general, **limits}) if limits else full
+def base_model():
+    """The model of the function, without the test's ``limits``."""
+    return LINKS["connectx6"][PortType.ETH]
+
+
+@pytest.fixture
+def model(base_model, limits):
+    general = {**base_model.general, **limits}
+    return replace(base_model, general=general) if limits else base_model
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Header split and merging of data: entries, reservations, matches, fillers (core/en_rx.c)."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,9 +27,8 @@ TCP4, TCP6 = 54, 74
 
 
 @pytest.fixture
-def model(limits):
-    full = LINKS["connectx7"][PortType.ETH]
-    return replace(full, general={**full.general, **limits})
+def base_model():
+    return LINKS["connectx7"][PortType.ETH]
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """Separate packets that are merged: what may be, by a second and simple reading of the rules."""
 
-from dataclasses import replace
 from struct import unpack_from
 
 import pytest
+from helpers.device.lro import LRO, PERIOD_NS
 from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,19 +20,15 @@ from emu.driver.world.cable import arrive
 from layouts.enums import PortType
 
 ACK, PSH, FIN, SYN, CWR, URG = 0x10, 0x08, 0x01, 0x02, 0x80, 0x20
-PERIOD_NS = 32_000
 HEADER = 54
-LRO = {
-    "packet_merge_mask": 1, "lro_max_ip_payload_size": 16, "lro_timeout_period_usecs": 32,
-}  # fmt: skip
+SHORT_LRO = LRO | {"packet_merge_mask": 1, "lro_max_ip_payload_size": 16}
 MOST = 16 << 8
 """Bytes behind the IP header of a packet merged by LRO here, and of a reservation."""
 
 
 @pytest.fixture
-def model(limits):
-    full = LINKS["connectx7"][PortType.ETH]
-    return replace(full, general={**full.general, **limits})
+def base_model():
+    return LINKS["connectx7"][PortType.ETH]
 
 
 @pytest.fixture
@@ -42,7 +38,7 @@ def queue(node, driver, td, request):
     def of(kind):
         if kind == "lro":
             queue = StridingQueue(node, log_size=2, log_count=6, log_stride_size=8)
-            tirn = create_direct_tir(driver, td, queue.rqn, **LRO)
+            tirn = create_direct_tir(driver, td, queue.rqn, **SHORT_LRO)
         else:
             queue = SplitQueue(
                 node, log_size=2, log_count=6, log_packets=6, timeout=32, log_entries=5

@@ -1,7 +1,5 @@
 """Rates of send queues: packet pacing, scheduling elements, limits of traffic classes."""
 
-from dataclasses import replace
-
 import pytest
 
 from emu.device.models import LINKS, MODELS
@@ -25,9 +23,8 @@ MBPS_100, GBPS = 3, 4
 
 
 @pytest.fixture
-def model(limits):
-    full = MODELS["connectx6dx"]
-    return replace(full, general={**full.general, **limits})
+def base_model():
+    return MODELS["connectx6dx"]
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """Packets that are held to be merged: for how long, how many, and when they are let go."""
 
-from dataclasses import replace
-
 import pytest
+from helpers.device.lro import LRO, PERIOD_NS
 
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
@@ -27,16 +26,11 @@ from layouts.enums import Op, PortType
 from layouts.eth_enums import RqState
 
 ACK, PSH = 0x10, 0x08
-PERIOD_NS = 32_000
-LRO = {
-    "packet_merge_mask": 3, "lro_max_ip_payload_size": 255, "lro_timeout_period_usecs": 32,
-}  # fmt: skip
 
 
 @pytest.fixture
-def model(limits):
-    full = LINKS["connectx7"][PortType.ETH]
-    return replace(full, general={**full.general, **limits})
+def base_model():
+    return LINKS["connectx7"][PortType.ETH]
 
 
 @pytest.fixture

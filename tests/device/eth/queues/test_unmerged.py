@@ -1,8 +1,7 @@
 """Packets that a queue with LRO or data merging gets alone, and at once."""
 
-from dataclasses import replace
-
 import pytest
+from helpers.device.lro import LRO, PERIOD_NS
 
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
@@ -19,17 +18,12 @@ from layouts.eth_enums import ModifyField, RqState
 
 ACK, FIN = 0x10, 0x01
 SIZE = 1000
-PERIOD_NS = 32_000
 V6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
-LRO = {
-    "packet_merge_mask": 3, "lro_max_ip_payload_size": 255, "lro_timeout_period_usecs": 32,
-}  # fmt: skip
 
 
 @pytest.fixture
-def model(limits):
-    full = LINKS["connectx7"][PortType.ETH]
-    return replace(full, general={**full.general, **limits})
+def base_model():
+    return LINKS["connectx7"][PortType.ETH]
 
 
 @pytest.fixture
