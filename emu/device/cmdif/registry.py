@@ -1,8 +1,8 @@
 """The decorator that registers a firmware command, and the table of commands.
 
 ``@command`` registers a firmware command, with the structures in its signature. ``firmware_cmds``
-imports the modules and passes the
-finished table to the device: a new command is a layout, a decorated function and a test.
+imports the modules and passes the finished table to the device: a new command is a layout, a
+decorated function and a test.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from layouts.prm import Prm
 from layouts.wire import bth as wire
@@ -39,6 +39,10 @@ PSN_AT: Final = 8
 """Offset of the word with the PSN in a base transport header."""
 MAX_FRONTS: Final = 64
 """Maximum number of cached fronts of frames to a destination; connections use few."""
+FrontKey = tuple[int, int, bool, bool, int]
+"""All of a packet on which the front of its frame depends: opcode, destination queue pair, SE and
+MigReq bits, bytes of payload.
+"""
 SMALLEST_BYTES: Final = _BTH_BYTES + ICRC_BYTES
 MAX_HEADER_BYTES: Final = SMALLEST_BYTES + max(
     op.header_bytes for op in PACKET_OPS.values() if op.kind in WITH_PAYLOAD
@@ -127,6 +131,7 @@ class Packet:
         return f"{self.op} to qp {self.qpn:#x}, psn {self.psn:#x}"
 
 
+FrontT = TypeVar("FrontT")
 _Decoder = Callable[[Packet, memoryview, int], None]
 """Reads headers at an offset of a frame."""
 _Encoder = Callable[[Packet], bytes]
@@ -178,6 +183,17 @@ def transport_front(packet: Packet, pkey: int, length: int) -> bytes:
     if packet.is_migrated:
         flags |= MIGRATED
     return BTH.pack(packet.op.code, flags, pkey, packet.qpn, 0)[:PSN_AT]
+
+
+def keep_front(fronts: dict[FrontKey, FrontT], key: FrontKey, front: FrontT) -> FrontT:
+    """Cache the front of frames to a destination, in place of all others beyond MAX_FRONTS.
+
+    Return the front.
+    """
+    if len(fronts) >= MAX_FRONTS:
+        fronts.clear()
+    fronts[key] = front
+    return front
 
 
 def transport_bytes(op: PacketOp, length: int) -> int:

@@ -15,11 +15,12 @@ from emu.device.port import packet as transport
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.packet import (
     EXTENSIONS,
-    MAX_FRONTS,
     PSN_AT,
     BadPacketError,
+    FrontKey,
     GlobalHeader,
     Packet,
+    keep_front,
     parse_transport,
     transport_bytes,
     transport_front,
@@ -55,7 +56,7 @@ MAX_TRAIN_BYTES: Final = MAX_BYTES + (MAX_PACKETS - 1) * transport.MAX_PAYLOAD
 """Maximum bytes of a train's frame."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class IbRoute:
     """The destination of a connection's packets, and their common header fields."""
 
@@ -64,7 +65,9 @@ class IbRoute:
     sl: int
     pkey: int
     grh: GlobalHeader | None
-    _fronts: dict[tuple[int, int, bool, bool, int], bytes] = field(init=False, default_factory=dict)
+    _fronts: dict[FrontKey, bytes] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
     """Bytes up to the PSN of the frames so far, by all that they depend on."""
 
     @property
@@ -79,13 +82,10 @@ class IbRoute:
         lengths in the headers follow from it.
         """
         code = packet.op.code
-        kind = code, packet.qpn, packet.solicited, packet.is_migrated, length
-        front = self._fronts.get(kind)
+        key = code, packet.qpn, packet.solicited, packet.is_migrated, length
+        front = self._fronts.get(key)
         if front is None:
-            front = self._front(packet, length)
-            if len(self._fronts) >= MAX_FRONTS:
-                self._fronts.clear()
-            self._fronts[kind] = front
+            front = keep_front(self._fronts, key, self._front(packet, length))
         psn = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
         extensions, end = EXTENSIONS[code](packet), _ENDS[-length & PAD_MASK]
         return b"".join((front, psn.to_bytes(4, "big"), extensions, *payload, end))

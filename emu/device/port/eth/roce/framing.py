@@ -21,8 +21,9 @@ from emu.device.port.eth import headers as eth_headers
 from emu.device.port.eth.headers import ETH_CTAG, ETH_IPV4, ETH_IPV6, ETHERNET_BYTES, UDP
 from emu.device.port.packet import (
     EXTENSIONS,
-    MAX_FRONTS,
+    FrontKey,
     Packet,
+    keep_front,
     transport_bytes,
     transport_front,
 )
@@ -140,7 +141,7 @@ class Framer:
     def __init__(self, headers: RoceHeaders, pkey: int) -> None:
         self.headers = headers
         self._pkey = pkey
-        self._fronts: dict[tuple[int, int, bool, bool, int], tuple[bytes, int]] = {}
+        self._fronts: dict[FrontKey, tuple[bytes, int]] = {}
         """Bytes up to the PSN of the frames so far with their CRC, by all that they depend on."""
 
     def frame(
@@ -155,13 +156,10 @@ class Framer:
         lengths in the headers follow from it. The UDP checksum is 0.
         """
         code = packet.op.code
-        kind = code, packet.qpn, packet.solicited, packet.is_migrated, length
-        known = self._fronts.get(kind)
+        key = code, packet.qpn, packet.solicited, packet.is_migrated, length
+        known = self._fronts.get(key)
         if known is None:
-            known = self._front(packet, length)
-            if len(self._fronts) >= MAX_FRONTS:
-                self._fronts.clear()
-            self._fronts[kind] = known
+            known = keep_front(self._fronts, key, self._front(packet, length))
         front, crc = known
         psn = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
         headers = psn.to_bytes(4, "big") + EXTENSIONS[code](packet)
