@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.objects.eth.pacing import Pacing, Terms
 from emu.device.objects.eth.sq import AnySq
-from emu.device.port.eth.traffic import dscp_of, priority_of
+from emu.device.port.eth.traffic import frame_priority
 from emu.device.rounds.costs import LOG_LISTED_PER_STEP, STEPS_PER_NEW_PACING, STEPS_PER_REPACING
 from emu.device.rounds.portions import Portions
 from layouts.enums import PortType
@@ -81,8 +81,7 @@ def follow_frame(hca: Hca, sq: AnySq, pacing: Pacing, data: bytes) -> Pacing:
     ``pacing`` is the queue's; the one that then applies is returned.
     """
     qos = hca.eth.qos
-    priority = priority_of(data) if qos.trusted is None else qos.trusted[dscp_of(data)]
-    traffic_class = qos.priority_to_class[priority]
+    traffic_class = qos.priority_to_class[frame_priority(qos, data)]
     if traffic_class != sq.traffic_class:
         sq.traffic_class = traffic_class
         sq.pacing = _by(_terms(hca, sq), pacing)

@@ -56,6 +56,11 @@ def _sizes() -> list[int]:
     return [0] * (len(SIZE_LIMITS) + 1)
 
 
+def frame_priority(qos: Qos, data: bytes) -> int:
+    """Return the priority of a frame, by its DSCP or its customer tag: the one that is trusted."""
+    return priority_of(data) if qos.trusted is None else qos.trusted[dscp_of(data)]
+
+
 def priority_of(data: bytes) -> int:
     """Return the priority in the customer tag of a frame, 0 without one (IEEE 802.1Q)."""
     has_tag = data[_TAG_AT:_TCI_AT] == _C_TAG and len(data) > _TCI_AT
@@ -123,8 +128,7 @@ class Direction:
 
     def sort_frame(self, data: bytes, packets: int, octets: int) -> None:
         """Count by priority a frame that is already counted by kind."""
-        table = self.qos.trusted
-        if priority := priority_of(data) if table is None else table[dscp_of(data)]:
+        if priority := frame_priority(self.qos, data):
             self._count(priority, packets, octets)
 
     def sort(self, tag: int, dscp: int, packets: int, octets: int) -> None:
