@@ -16,9 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.errors import CmdError
 from emu.device.objects.memory.key_context import ANY_QPN
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import copy
 from emu.device.ports import DmaError
 from firmware_cmds.regs.dump_sources import SOURCES, Contents, MissingError, Source, made

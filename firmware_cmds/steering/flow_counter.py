@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.memory.key_context import ANY_QPN
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import copy
 from layouts.enums import Op, Status
 from layouts.steering import flow_counter as layout

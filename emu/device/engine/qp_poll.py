@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.rights import AccessError
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import pacing, send_requests
 from emu.device.engine.qp.flush import flush

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_WRITE
 from emu.device.objects.eth.flow_meter import LOG_MAX_IN_RANGE, FlowMeterAso
 from emu.device.objects.memory.key_context import ANY_QPN
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.send_queue import BadWqeError
 from layouts.rings.aso_wqe import (

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.access import access, listed_length, segment_views
-from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.wqe.messages import data_segments, inline_segment
+from emu.device.objects.memory.rights import LOCAL_READ
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH
 

@@ -17,11 +17,12 @@ from emu.device.engine.eth.merging.flows import FIN, FLAGS_AT, PSH, continued, f
 from emu.device.engine.eth.requests import RECEIVE_POINT, Placed, request, target_of
 from emu.device.engine.eth.striding import STRIDES_SHIFT, fill
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.objects.eth.reservations import Flow, Reservations
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.strides import Strides
 from emu.device.objects.memory.key_context import ANY_QPN
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.receive_queue import RecvWqe
 from emu.device.port.eth.headers import TCP, UDP, Headers

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.eth import queues
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr.access import segment_views
-from emu.device.engine.mr.rights import LOCAL_WRITE, TOO_FRAGMENTED, AccessError
+from emu.device.engine.mr.access_error import TOO_FRAGMENTED, AccessError
 from emu.device.objects.eth.rq import Rq
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.ports import DmaError

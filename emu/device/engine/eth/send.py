@@ -23,7 +23,7 @@ from emu.device.engine.eth.pacing import wait
 from emu.device.engine.eth.rx_credits import POLL_NS, await_credits
 from emu.device.engine.eth.transmit import send, transmit
 from emu.device.engine.events import completions
-from emu.device.engine.mr.rights import AccessError
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.engine.qp.send_requests import WQE_POINT, Failure
 from emu.device.engine.wqe.key_options import BindError
 from emu.device.engine.wqe.umr import change_key

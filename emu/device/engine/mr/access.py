@@ -17,25 +17,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import special_keys
-from emu.device.engine.mr.cache import keep, page_part, parts_of_pages
-from emu.device.engine.mr.checks import check_key
-from emu.device.engine.mr.entries import klm_ranges, ksm_ranges, page_runs
-from emu.device.engine.mr.rights import (
+from emu.device.engine.mr.access_error import (
     ABSENT_PAGE,
-    LOCAL_READ,
-    LOCAL_WRITE,
     MAX_BYTES,
     SEGMENT_BYTES,
     TOO_FRAGMENTED,
-    WRITES,
     AccessError,
     Violation,
 )
+from emu.device.engine.mr.cache import keep, page_part, parts_of_pages
+from emu.device.engine.mr.checks import check_key
+from emu.device.engine.mr.entries import klm_ranges, ksm_ranges, page_runs
 from emu.device.engine.mr.special_keys import NULL_MKEY
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.key_context import ANY_QPN
 from emu.device.objects.memory.mkey import Mkey
+from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE, WRITES
 from emu.device.objects.memory.sw_icm import SwIcm
 from emu.device.objects.memory.views import Span, Views, length_of
 from emu.device.objects.object import DRIVER_UID

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.mr.access_error import ABSENT_PAGE, AccessError
 from emu.device.engine.mr.entries import MTT_ADDRESS, page_views
-from emu.device.engine.mr.rights import ABSENT_PAGE, WRITES, AccessError
 from emu.device.objects.memory.mkey import Mkey
+from emu.device.objects.memory.rights import WRITES
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from emu.device.objects.memory.views import Span, Views
 from emu.device.ports import DmaError, GuestMemory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr import special_keys
-from emu.device.engine.mr.rights import TOO_FRAGMENTED, AccessError, Violation
+from emu.device.engine.mr.access_error import TOO_FRAGMENTED, AccessError, Violation
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.key_context import ANY_QPN
 from emu.device.objects.memory.mkey import Mkey

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from operator import eq
 from typing import Final
 
-from emu.device.engine.mr.rights import ABSENT_PAGE, WRITES, AccessError
+from emu.device.engine.mr.access_error import ABSENT_PAGE, AccessError
 from emu.device.objects.memory.mkey import Mkey
+from emu.device.objects.memory.rights import WRITES
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from emu.device.ports import GuestMemory
 from layouts.rings.wqe import KLM

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.engine.mr import access as memory
-from emu.device.engine.mr.rights import PACKET_BYTES, SEGMENT_BYTES, TOO_FRAGMENTED, AccessError
+from emu.device.engine.mr.access_error import (
+    PACKET_BYTES,
+    SEGMENT_BYTES,
+    TOO_FRAGMENTED,
+    AccessError,
+)
 from emu.device.objects.memory.views import copy
 
 if TYPE_CHECKING:

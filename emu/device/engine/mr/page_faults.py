@@ -32,7 +32,7 @@ from emu.device.state.points import FaultPoint
 from layouts.enums import EventType, Opcode, QpState, QpType, Status
 
 if TYPE_CHECKING:
-    from emu.device.engine.mr.rights import AccessError
+    from emu.device.engine.mr.access_error import AccessError
     from emu.device.objects.queues.outcome import Outcome
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.ports import Clock

@@ -15,17 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from emu.device.engine.mr.access_error import SEGMENT_BYTES, TOO_FRAGMENTED, AccessError, Violation
 from emu.device.engine.mr.block_signature import BlockSignature
 from emu.device.engine.mr.crypto import CipherStream, Crypto
 from emu.device.engine.mr.memory_stream import MemoryStream, Stream
-from emu.device.engine.mr.rights import (
-    REMOTE_ATOMIC,
-    SEGMENT_BYTES,
-    TOO_FRAGMENTED,
-    WRITES,
-    AccessError,
-    Violation,
-)
 from emu.device.engine.mr.signed_stream import (
     Inflow,
     SignatureState,
@@ -34,6 +27,7 @@ from emu.device.engine.mr.signed_stream import (
     to_stream,
 )
 from emu.device.objects.memory.dek import Dek
+from emu.device.objects.memory.rights import REMOTE_ATOMIC, WRITES
 from emu.device.objects.memory.views import Span, Views
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import LOG_SIGNED_BYTES_PER_STEP, STEPS_PER_CIPHER

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events import completions
 from emu.device.engine.mr.block_signature import BlockSignature, Domain, Syndrome
 from emu.device.engine.mr.memory_stream import Stream
-from emu.device.engine.mr.rights import LOCAL_READ
+from emu.device.objects.memory.rights import LOCAL_READ
 
 if TYPE_CHECKING:
     from emu.device.objects.memory.mkey import Mkey

@@ -8,15 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.mr.rights import (
-    LOCAL_READ,
-    LOCAL_WRITE,
-    MAX_BYTES,
-    TOO_FRAGMENTED,
-    WRITES,
-    AccessError,
-    Violation,
-)
+from emu.device.engine.mr.access_error import MAX_BYTES, TOO_FRAGMENTED, AccessError, Violation
+from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE, WRITES
 from emu.device.objects.memory.views import Span, Views
 from emu.device.objects.object import DRIVER_UID
 from emu.device.ports import DmaError

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events.completions import complete_send, fail_send
 from emu.device.engine.events.error_syndromes import SCATTER, Cause, error_word
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.rights import (
-    ABSENT_PAGE,
-    LOCAL_READ,
-    LOCAL_WRITE,
-    TOO_FRAGMENTED,
-    AccessError,
-)
+from emu.device.engine.mr.access_error import ABSENT_PAGE, TOO_FRAGMENTED, AccessError
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.tm import rendezvous
@@ -25,6 +19,7 @@ from emu.device.engine.wqe import messages
 from emu.device.engine.wqe.atomic import in_completion
 from emu.device.engine.wqe.key_options import BindError
 from emu.device.engine.wqe.registry import WQE_OPS, Work
+from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import Outcome, TooFragmented

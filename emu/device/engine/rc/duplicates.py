@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access
+from emu.device.engine.mr.access_error import ABSENT_PAGE, TOO_FRAGMENTED, AccessError
 from emu.device.engine.mr.checks import check_access
-from emu.device.engine.mr.rights import ABSENT_PAGE, REMOTE_READ, TOO_FRAGMENTED, AccessError
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.receive import named_queue
 from emu.device.engine.rc.remote import start_of, suspend_rdma
 from emu.device.objects.domains import Pd
+from emu.device.objects.memory.rights import REMOTE_READ
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Dropped, Outcome, TooFragmented

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.mr.rights import SEGMENT_BYTES
+from emu.device.engine.mr.access_error import SEGMENT_BYTES
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
 from emu.device.engine.rc import segments
 from emu.device.engine.rc.agreement import agree

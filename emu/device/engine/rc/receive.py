@@ -14,18 +14,14 @@ from emu.device.engine.events import completions
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import segment_views
+from emu.device.engine.mr.access_error import ABSENT_PAGE, TOO_FRAGMENTED, AccessError
 from emu.device.engine.mr.checks import is_for, is_type_2a
-from emu.device.engine.mr.rights import (
-    ABSENT_PAGE,
-    LOCAL_WRITE,
-    TOO_FRAGMENTED,
-    AccessError,
-)
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import check_shared, check_srq_limit, take_shared
 from emu.device.engine.rc.checks import RxCheck, invalid_request, trace_refusal
 from emu.device.engine.tm import matching
 from emu.device.objects.domains import Pd
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented

@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access, on_wire
+from emu.device.engine.mr.access_error import ABSENT_PAGE, TOO_FRAGMENTED, AccessError
 from emu.device.engine.mr.checks import check_access
-from emu.device.engine.mr.rights import (
-    ABSENT_PAGE,
-    REMOTE_ATOMIC,
-    REMOTE_READ,
-    REMOTE_WRITE,
-    TOO_FRAGMENTED,
-    AccessError,
-)
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.checks import RxCheck, access_violation, invalid_request
 from emu.device.engine.rc.receive import fail_receive_and_nak, shared_queue
 from emu.device.objects.domains import Pd
+from emu.device.objects.memory.rights import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import NakCode, Outcome, TooFragmented

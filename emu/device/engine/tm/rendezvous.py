@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.access import segment_views
-from emu.device.engine.mr.rights import LOCAL_WRITE, TOO_FRAGMENTED, AccessError
+from emu.device.engine.mr.access_error import TOO_FRAGMENTED, AccessError
 from emu.device.engine.tm import reports
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.rendezvous import AdapterWqe, Rendezvous
 from emu.device.objects.queues.send_queue import Wqe

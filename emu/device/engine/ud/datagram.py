@@ -14,10 +14,11 @@ from emu.device.engine.events import completions
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import segment_views
-from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
+from emu.device.engine.mr.access_error import ABSENT_PAGE, AccessError
 from emu.device.engine.qp.events import check_srq_limit, take_shared
 from emu.device.engine.qp.lifecycle import break_receives, fail_receive_and_stop
 from emu.device.engine.qp.transitions import RECEIVING
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, PageFaultType, Side

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
-from emu.device.engine.mr.rights import LOCAL_WRITE
 from emu.device.engine.wqe.messages import listed, need_segment, remote_address
 from emu.device.engine.wqe.registry import RELIABLE, Work, wqe_op
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from emu.device.engine.mr.access import listed_length
-from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES, TOO_FRAGMENTED, AccessError
+from emu.device.engine.mr.access_error import PACKET_BYTES, TOO_FRAGMENTED, AccessError
 from emu.device.engine.wqe import ipoib
 from emu.device.engine.wqe.messages import SOLICITED, data_segments, gather, read_av
 from emu.device.engine.wqe.registry import Work, wqe_op
+from emu.device.objects.memory.rights import LOCAL_READ
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.qp import DATAGRAM, Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe

@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 from emu.device.engine.mr.access import listed_length
-from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES
+from emu.device.engine.mr.access_error import PACKET_BYTES
 from emu.device.engine.wqe.messages import SOLICITED, data_segments, gather
 from emu.device.objects.eth.sq import Sq
+from emu.device.objects.memory.rights import LOCAL_READ
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram, Destination, LargeSend

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from emu.device.engine.mr.access import SEGMENT_2GIB, segment_views
-from emu.device.engine.mr.rights import LOCAL_READ, LOCAL_WRITE
 from emu.device.engine.wqe.messages import need_segment
 from emu.device.engine.wqe.registry import Work, wqe_op
+from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from emu.device.engine.mr.access import INLINE_KEY, access, all_views, listed_length, segment_views
-from emu.device.engine.mr.rights import (
+from emu.device.engine.mr.access_error import (
     ABSENT_PAGE,
-    LOCAL_READ,
-    LOCAL_WRITE,
     MAX_BYTES,
     SEGMENT_BYTES,
     TOO_FRAGMENTED,
@@ -21,6 +19,7 @@ from emu.device.engine.mr.rights import (
 )
 from emu.device.engine.wqe.registry import CONNECTED, RELIABLE, Work, wqe_op
 from emu.device.objects.eth.sq import Sq
+from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import LocalAccessFailed

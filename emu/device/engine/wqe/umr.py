@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.checks import bind_to_owner, is_for
-from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.wqe import key_options
 from emu.device.engine.wqe.key_options import BindError
 from emu.device.engine.wqe.registry import Work, wqe_op
@@ -26,6 +25,7 @@ from emu.device.objects.eth.sq import Sq
 from emu.device.objects.memory.key_context import KeyContext
 from emu.device.objects.memory.mkey import OCTWORD, Mkey
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
+from emu.device.objects.memory.rights import LOCAL_READ
 from emu.device.objects.memory.translations import CHUNK, DENSE_BYTES
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe

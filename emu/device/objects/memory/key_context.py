@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT
+from emu.device.objects.memory.rights import ALL_RIGHTS, LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_WRITE
 from emu.device.ports import Buffer
 from layouts.enums import AccessMode, Status
 
@@ -28,11 +29,8 @@ _FREE: Final = 1 << 30
 _UMR_EN: Final = 1 << 15
 _LENGTH64: Final = 1 << 31
 _EN_RINVAL: Final = 1 << 24
-_RIGHTS: Final = 0x1F
-"""lr, lw, rr, rw and a, from bit 0 on, as in ``emu.device.engine.mr.rights``."""
-_LOCAL_WRITE: Final = 0x02
-_REMOTE_WRITES: Final = 0x18
 
+_REMOTE_WRITES: Final = REMOTE_WRITE | REMOTE_ATOMIC
 _MTT: Final = AccessMode.MTT
 _LISTS: Final = frozenset({AccessMode.KLMS, AccessMode.KSM})
 _MODES: Final = _LISTS | {AccessMode.PA, _MTT, AccessMode.MEMIC, AccessMode.SW_ICM}
@@ -70,7 +68,7 @@ class KeyContext:
         self.mode = (flags >> 26 & 7) << 2 | flags >> 8 & 3
         """Access mode, known or not."""
         self.umr_en = flags & _UMR_EN != 0
-        self.rights = flags >> 10 & _RIGHTS
+        self.rights = flags >> 10 & ALL_RIGHTS
         self.ma_translation_mode = flags >> 4 & 3
         self.qpn = owner >> 8
         self.variant = owner & 0xFF
@@ -95,7 +93,7 @@ class KeyContext:
             raise CmdError(
                 Status.BAD_PARAM_ERR, "memory key option not supported", "ma_translation_mode"
             )
-        if self.rights & _REMOTE_WRITES and not self.rights & _LOCAL_WRITE:
+        if self.rights & _REMOTE_WRITES and not self.rights & LOCAL_WRITE:
             raise CmdError(
                 Status.BAD_PARAM_ERR, "remote write or atomic without local write", f"{mode:#x}"
             )  # IBTA 10.6.3.1; include/rdma/ib_verbs.h: ib_check_mr_access

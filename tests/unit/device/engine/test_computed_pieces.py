@@ -6,10 +6,11 @@ However little of a block is moved, all before it is read, so many such bytes ar
 import pytest
 
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AccessError, Violation
+from emu.device.engine.mr.access_error import AccessError, Violation
 from emu.device.models import MODELS
 from emu.device.models.crypto import KeyImport, with_crypto
 from emu.device.objects.memory.aes import HAS_AES
+from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import LOG_SIGNED_BYTES_PER_STEP, STEPS_PER_CIPHER
 from emu.driver.keys.by_command import indirect_key

@@ -7,17 +7,17 @@ from helpers.pure import pure_only
 
 from emu.device.engine.events import eq
 from emu.device.engine.mr import access, cache, page_faults, special_keys
-from emu.device.engine.mr.block_signature import BSF_OCTWORDS
-from emu.device.engine.mr.crypto import CipherStream
-from emu.device.engine.mr.rights import (
-    LOCAL_READ,
+from emu.device.engine.mr.access_error import (
     MAX_BYTES,
     SEGMENT_BYTES,
     TOO_FRAGMENTED,
     AccessError,
     Violation,
 )
+from emu.device.engine.mr.block_signature import BSF_OCTWORDS
+from emu.device.engine.mr.crypto import CipherStream
 from emu.device.engine.wqe import key_options
+from emu.device.objects.memory.rights import LOCAL_READ
 from emu.device.rounds.budget import Budget
 from emu.device.rounds.sizes import EVENTS_PER_POLL
 from layouts.enums import AccessMode, EventType

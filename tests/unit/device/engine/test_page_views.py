@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.engine.mr.cache import page_part, parts_of_pages
 from emu.device.engine.mr.entries import page_runs, page_views
-from emu.device.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AccessError
+from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntries
 from emu.device.ports import DmaError
 from emu.driver.world.memory import Memory

@@ -8,18 +8,15 @@ from helpers.pure import pure_only
 from emu.device.engine.eth import receive as eth_receive
 from emu.device.engine.mr import access, page_faults, signed_stream, special_keys
 from emu.device.engine.mr import access as memory
-from emu.device.engine.mr.block_signature import BSF_OCTWORDS, Syndrome
-from emu.device.engine.mr.memory_stream import MemoryStream
-from emu.device.engine.mr.rights import (
+from emu.device.engine.mr.access_error import (
     ABSENT_PAGE,
-    LOCAL_READ,
-    LOCAL_WRITE,
     MAX_BYTES,
-    REMOTE_ATOMIC,
     SEGMENT_BYTES,
     TOO_FRAGMENTED,
     AccessError,
 )
+from emu.device.engine.mr.block_signature import BSF_OCTWORDS, Syndrome
+from emu.device.engine.mr.memory_stream import MemoryStream
 from emu.device.engine.mr.signature import Signature
 from emu.device.engine.mr.signed_stream import SignedStream
 from emu.device.engine.qp import flush
@@ -27,6 +24,7 @@ from emu.device.engine.rc import duplicates, receive, responder, segments
 from emu.device.engine.ud import datagram
 from emu.device.engine.wqe import key_options, messages, registry, umr
 from emu.device.objects.ledger import Ledger
+from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE, REMOTE_ATOMIC
 from emu.device.objects.queues.outcome import Dropped, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault, Side
 from emu.device.objects.queues.qp import Qp

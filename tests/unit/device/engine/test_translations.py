@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from emu.device.engine.mr import checksums as guards
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AccessError
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.engine.mr.special_keys import NULL_MKEY
 from emu.device.function.function import Function
 from emu.device.models import MODELS
+from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE
 from emu.device.objects.memory.views import copy
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
+from emu.device.engine.mr.access_error import ABSENT_PAGE, AccessError
 from emu.device.engine.qp import migration, send_requests
 from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.packets.ack_timer import AckTimer
 from emu.device.engine.rc.packets.selective import SelectiveRepeat
 from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
 from emu.device.engine.wqe.messages import memory_of
+from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.objects.queues.outcome import SYNDROMES, NakCode

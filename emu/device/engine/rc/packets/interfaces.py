@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from emu.device.engine.mr.rights import AccessError
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.engine.rc.packets.window import WindowRequest
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.page_fault import PageFault

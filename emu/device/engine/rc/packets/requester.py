@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.rights import ABSENT_PAGE, AccessError
+from emu.device.engine.mr.access_error import ABSENT_PAGE, AccessError
 from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc.packets.completer import PacketCompleter

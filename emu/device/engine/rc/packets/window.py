@@ -15,10 +15,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.access import segment_views
-from emu.device.engine.mr.rights import LOCAL_READ, AccessError
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.validation import KINDS
 from emu.device.engine.wqe.messages import memory_of
+from emu.device.objects.memory.rights import LOCAL_READ
 from emu.device.objects.memory.views import Views, take_front
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp

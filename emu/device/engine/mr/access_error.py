@@ -1,4 +1,4 @@
-"""Rights to memory, and the errors of an access by key (IBTA 10.6.3)."""
+"""Errors of an access to memory by key, and how much one access may move (IBTA 10.6.3)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from enum import IntEnum
 from typing import Final
 
 from emu.device.engine.events.error_syndromes import Cause
-
-LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC = (1 << bit for bit in range(5))
-
-WRITES: Final = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
-"""Rights that need writable memory."""
 
 
 class Violation(IntEnum):
