@@ -53,14 +53,19 @@ def test_a_frame_is_parsed_once(pair):
     assert Frame.__init__.__code__ not in counted
 
 
-@pytest.mark.pure("it counts calls inside of the device")
-def test_a_segments_frame_with_registers_for_its_receiver_is_copied(pair):
-    """Other receivers of the segment's object do not see the registers."""
-    manager, function = pair
+def pass_register(manager):
+    """Let frames take register C 0 along to the function."""
     manager.driver.must(
         Op.MODIFY_ESW_VPORT_CONTEXT, vport_number=VPORT, other_vport=1,
         field_select={"fdb_to_vport_reg_c_id": 1}, esw_vport_context={"fdb_to_vport_reg_c_id": 1},
     )  # fmt: skip
+
+
+@pytest.mark.pure("it counts calls inside of the device")
+def test_a_segments_frame_with_registers_for_its_receiver_is_copied(pair):
+    """Other receivers of the segment's object do not see the registers."""
+    manager, function = pair
+    pass_register(manager)
     frame = Frame(PACKET)
     assert calls(manager.hca.switch.receive, frame).count(Frame.__init__.__code__) == 1
     assert (frame.registers, frame.parsed) == (None, None)
@@ -71,10 +76,7 @@ def test_a_segments_frame_with_registers_for_its_receiver_is_copied(pair):
 def test_a_vports_frame_with_registers_for_its_receiver_is_not_copied(pair):
     """The switch is its only receiver."""
     manager, function = pair
-    manager.driver.must(
-        Op.MODIFY_ESW_VPORT_CONTEXT, vport_number=VPORT, other_vport=1,
-        field_select={"fdb_to_vport_reg_c_id": 1}, esw_vport_context={"fdb_to_vport_reg_c_id": 1},
-    )  # fmt: skip
+    pass_register(manager)
     counted = calls(manager.hca.switch.forward, manager.hca, Frame(PACKET))
     assert function.hca.nic_vport.received.packets == 1
     assert Frame.__init__.__code__ not in counted
