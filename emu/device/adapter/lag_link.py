@@ -8,7 +8,6 @@ from emu.device.port.eth.roce.gids import GidTable
 from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.eth.vport import NicVport
 from emu.device.ports import NodeT
-from emu.device.rounds.budget import Budget
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 class LagLink(RoceLink, Generic[NodeT]):
     """Implements ``emu.device.port.link.Link``; up while at least one of the LAG's ports is up."""
 
-    def __init__(self, vport: NicVport, gids: GidTable, budget: Budget, vhca: Vhca[NodeT]) -> None:
-        super().__init__(vport, gids, budget)
+    def __init__(self, vport: NicVport, gids: GidTable, vhca: Vhca[NodeT]) -> None:
+        super().__init__(vport, gids)
         self._vhca = vhca
 
     @property

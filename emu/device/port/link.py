@@ -223,7 +223,7 @@ class PacketCounts(Protocol):
     ) -> None:
         """See :class:`emu.device.objects.queues.direct_path.ExchangeCounts`."""
 
-    def count_later(self, path: DirectPath) -> bool:
+    def count_later(self, path: DirectPath) -> None:
         """See :class:`emu.device.objects.queues.direct_path.ExchangeCounts`."""
 
     def count_looped(

@@ -33,7 +33,6 @@ from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.device.port.ib.wire import IbWire
 from emu.device.port.link import Link
 from emu.device.ports import Clock, GuestMemory, Interrupts
-from emu.device.rounds.budget import Budget
 from emu.device.state.containment import ContainedClock, Lifetime, contain
 from emu.device.state.events import Events
 from emu.device.state.fwpages import FirmwarePages
@@ -154,7 +153,7 @@ class Hca(ObjectTables):
         self._nic_vport = _nic_vport(model, options, vhca) if is_eth else None
         self.gids = GidTable(self.caps.roce.roce_address_table_size)
         """The GID table of an Ethernet port."""
-        self.link: Link = self._ib or _roce_link(self.nic_vport, self.gids, self.budget, vhca)
+        self.link: Link = self._ib or _roce_link(self.nic_vport, self.gids, vhca)
         """Link of the transport services."""
         self.wire: IbWire[Hca] = wire
         """Carries transport packets."""
@@ -322,15 +321,15 @@ def _nic_vport(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> NicVport:
     return vhca.start_ethernet(options.guid, mac, _described(model))
 
 
-def _roce_link(vport: NicVport, gids: GidTable, budget: Budget, vhca: Vhca[Hca]) -> RoceLink:
+def _roce_link(vport: NicVport, gids: GidTable, vhca: Vhca[Hca]) -> RoceLink:
     """Return RoCE on the vPort.
 
     The manager of a board with several ports gets a LagLink, which can use the other port.
     """
     has_others = vhca.is_manager and vhca.adapter.board.max_ports > 1
     if has_others:
-        return LagLink(vport, gids, budget, vhca)
-    return RoceLink(vport, gids, budget)
+        return LagLink(vport, gids, vhca)
+    return RoceLink(vport, gids)
 
 
 def _described(model: Model) -> bytes:

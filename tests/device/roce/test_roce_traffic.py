@@ -182,8 +182,8 @@ class TestConnections:
         channel.settle()
         assert channel.sent()
         for way, priority in (
-            (left.hca.nic_vport.sent, sent),
-            (right.hca.nic_vport.received, received),
+            (left.hca.nic_vport.totals()[0], sent),
+            (right.hca.nic_vport.totals()[1], received),
         ):
             counted = {at: traffic.packets for at, traffic in way.priorities.items()}
             assert counted == ({priority: way.packets} if priority else {})

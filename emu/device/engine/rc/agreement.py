@@ -39,7 +39,7 @@ def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> DirectPath | None:
     ours, theirs = hca.link, node.link
     qp.direct_path = path = DirectPath(
         (peer.revision, ours.attributes, theirs.attributes), ours, theirs, qp.header_bytes,
-        qp.marks, has_acks=qp.st is not QpType.UC,
+        qp.mtu_bytes, qp.marks, has_acks=qp.st is not QpType.UC,
         reads_ahead=qp.max_rd_atomic > peer.max_dest_rd_atomic,
     )  # fmt: skip
     return path

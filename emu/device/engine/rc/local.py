@@ -87,11 +87,11 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
     if has_response_data or message.counted:
         count(ours, theirs, qp, message, packets)
         return None
-    path.messages += 1
-    path.packets += packets
-    path.octets += message.length
-    if path.is_counted:
-        path.count_later()
+    lengths, length = path.lengths, message.length
+    if length in lengths:
+        lengths[length] += 1
+    else:
+        path.count_first(length)
     return None
 
 

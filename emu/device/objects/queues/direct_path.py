@@ -1,7 +1,7 @@
 """The direct path: from one queue pair to another one of this process, without packets.
 
-The ports count the packets that its messages would be. A message only adds to a sum of its path;
-the ports count the sum before their counters are read.
+The ports count the packets that its messages would be. A path only counts its messages by length;
+the ports count their packets before the ports' counters are read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from layouts.wire import bth
 
 BTH_AND_ICRC_BYTES: Final = bth.bth.size + bth.ICRC_BYTES
 AETH_BYTES: Final = bth.aeth.size
+MAX_UNCOUNTED: Final = 1024
+"""Maximum number of direct paths with messages that a port has not counted."""
+MAX_LENGTHS: Final = 64
+"""Maximum number of lengths of a path's messages that no port has counted."""
 
 
 class Marks(NamedTuple):
@@ -46,19 +50,40 @@ class ExchangeCounts(Protocol):
         Both count as sent, as received and as looped back.
         """
 
-    def count_later(self, path: DirectPath) -> bool:
-        """Call :meth:`DirectPath.count` before the port's counters are read next.
+    def count_later(self, path: DirectPath) -> None:
+        """Call :meth:`DirectPath.count` before the port's counters are read next."""
 
-        Return whether the call comes before those of other ports are read, too.
-        """
+
+class UncountedPaths:
+    """Direct paths that have messages which their port has not counted yet."""
+
+    __slots__ = ("_paths",)
+
+    def __init__(self) -> None:
+        self._paths: list[DirectPath] = []
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def add(self, path: DirectPath) -> None:
+        """Remember a path; with MAX_UNCOUNTED paths, count the messages of these first."""
+        if len(self._paths) >= MAX_UNCOUNTED:
+            self.count()
+        self._paths.append(path)
+
+    def count(self) -> None:
+        """Count the messages of all paths, and forget the paths."""
+        paths, self._paths = self._paths, []
+        for path in paths:
+            path.count()
 
 
 class DirectPath:
     """The direct path of a queue pair, as both ends have agreed (``engine.rc.agreement``)."""
 
     __slots__ = (
-        "_each", "_has_acks", "_marks", "_ours", "_theirs", "is_counted", "messages", "octets",
-        "packets", "reads_ahead", "terms",
+        "_each", "_has_acks", "_marks", "_mtu_bytes", "_ours", "_theirs", "lengths",
+        "reads_ahead", "terms",
     )  # fmt: skip
 
     def __init__(
@@ -67,12 +92,16 @@ class DirectPath:
         ours: ExchangeCounts,
         theirs: ExchangeCounts,
         header_bytes: int,
+        mtu_bytes: int,
         marks: Marks | None,
         *,
         has_acks: bool,
         reads_ahead: bool,
     ) -> None:
-        """Create a path between two ports; ``header_bytes`` are the link layer's of each packet."""
+        """Create a path between two ports, whose packets have up to ``mtu_bytes`` of payload.
+
+        ``header_bytes`` are the link layer's of each packet.
+        """
         self.terms = terms
         """The peer's and both ports' state with which the path is valid."""
         self.reads_ahead = reads_ahead
@@ -80,28 +109,40 @@ class DirectPath:
         self._ours = ours
         self._theirs = theirs
         self._each = header_bytes + BTH_AND_ICRC_BYTES
+        self._mtu_bytes = mtu_bytes
         self._marks = marks
         self._has_acks = has_acks
-        self.messages = self.packets = self.octets = 0
-        """Messages without response data, their packets and bytes that no port has counted yet."""
-        self.is_counted = True
-        """Whether the ports have counted all; otherwise they will call :meth:`count`."""
+        self.lengths: dict[int, int] = {}
+        """Number of messages without response data that no port has counted yet, by length.
 
-    def count_later(self) -> None:
-        """Have both ports count the messages before their counters are read."""
-        self.is_counted = False
-        if not self._ours.count_later(self) and self._theirs is not self._ours:
-            self._theirs.count_later(self)
+        :meth:`count_first` adds a length, to which its next messages add themselves.
+        """
+
+    def count_first(self, length: int) -> None:
+        """Add a message of another length than those of ``lengths``.
+
+        Both ports count it before their counters are read. With MAX_LENGTHS lengths they count
+        these now.
+        """
+        if len(self.lengths) >= MAX_LENGTHS:
+            self.count()
+        if not self.lengths:
+            self._ours.count_later(self)
+            if self._theirs is not self._ours:
+                self._theirs.count_later(self)
+        self.lengths[length] = 1
 
     def count(self) -> None:
         """Count the packets of all messages so far at both ports, with an ACK for each message."""
-        if self.is_counted:
-            return
-        packets, octets = self.packets, self.packets * self._each + self.octets
-        back = self.messages if self._has_acks else 0
+        lengths, self.lengths = self.lengths, {}
+        for length, messages in lengths.items():
+            self._count(length, messages)
+
+    def _count(self, length: int, messages: int) -> None:
+        packets = (-(-length // self._mtu_bytes) or 1) * messages
+        octets = packets * self._each + length * messages
+        back = messages if self._has_acks else 0
         back_octets = back * (self._each + AETH_BYTES)
-        self.messages = self.packets = self.octets = 0
-        self.is_counted = True
         if self._ours is self._theirs:
             self._ours.count_loop(packets, octets, back, back_octets, self._marks)
             return

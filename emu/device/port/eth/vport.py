@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Final
 
+from emu.device.objects.queues.direct_path import UncountedPaths
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.counts import Traffic
 from emu.device.port.eth.port import EthPort
@@ -86,9 +87,12 @@ class NicVport:
     """Frames in ``sent`` that were only looped back to the function."""
     looped_in: Direction = field(init=False)
     """Frames in ``received`` that the function itself has sent."""
+    uncounted: UncountedPaths = field(init=False, default_factory=UncountedPaths)
+    """Direct paths of RoCE with messages that are in none of these yet."""
 
     def plug(self, port: EthPort) -> None:
         """Move the vPort to another physical port; its counters continue."""
+        self.uncounted.count()
         self.port = port
         for direction in (self.sent, self.received, self.looped_out, self.looped_in):
             direction.qos = port.qos
@@ -144,10 +148,12 @@ class NicVport:
 
         Octets are without frame check sequences.
         """
+        self.uncounted.count()
         return self.sent, self.received
 
     def port_traffic(self) -> tuple[Direction, Direction]:
         """Return the totals without looped-back frames."""
+        self.uncounted.count()
         return self.sent.without(self.looped_out), self.received.without(self.looped_in)
 
     def counters(self) -> dict[str, Traffic]:
@@ -155,6 +161,7 @@ class NicVport:
 
         ``local_loopback`` is the received part that the function itself has sent.
         """
+        self.uncounted.count()
         directions = {"transmitted": self.sent, "received": self.received}
         return {
             f"{prefix}_{name}": replace(getattr(direction, kind))

@@ -6,11 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from emu.device.objects.queues.direct_path import DirectPath, Marks
+from emu.device.objects.queues.direct_path import DirectPath, Marks, UncountedPaths
 from emu.device.port.counts import MAX_VIOLATIONS, Traffic
 
-MAX_UNCOUNTED: Final = 1024
-"""Maximum number of direct paths with messages that a port has not counted."""
 _CASTS: Final = ("unicast", "multicast")
 
 
@@ -38,7 +36,7 @@ class IbCounts:
     """Unicast and multicast packets received."""
     looped: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
     """Received packets that this port itself has sent without use of the physical port."""
-    uncounted: list[DirectPath] = field(default_factory=list)
+    uncounted: UncountedPaths = field(default_factory=UncountedPaths)
     """Direct paths of the port's queue pairs, and to them, that have messages to be counted."""
     cleared: dict[str, Traffic] = field(default_factory=dict)
     """The traffic when the driver last cleared its counters, by name."""
@@ -96,20 +94,9 @@ class IbCounts:
             traffic.packets += packets
             traffic.octets += octets
 
-    def count_later(self, path: DirectPath) -> bool:
-        """Count the path's messages before this port's counters are read; return False.
-
-        With MAX_UNCOUNTED paths that wait, all messages are counted now.
-        """
-        if len(self.uncounted) >= MAX_UNCOUNTED:
-            self._count_paths()
-        self.uncounted.append(path)
-        return False
-
-    def _count_paths(self) -> None:
-        paths, self.uncounted = self.uncounted, []
-        for path in paths:
-            path.count()
+    def count_later(self, path: DirectPath) -> None:
+        """Count the path's messages before this port's counters are read."""
+        self.uncounted.add(path)
 
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
@@ -124,7 +111,7 @@ class IbCounts:
 
         ``local_loopback`` is the received part that the port itself has sent.
         """
-        self._count_paths()
+        self.uncounted.count()
         directions = {"transmitted": self.transmitted, "received": self.received}
         return {
             f"{prefix}_ib_{cast}": replace(traffic)
@@ -138,7 +125,7 @@ class IbCounts:
 
     def totals(self) -> tuple[Traffic, Traffic]:
         """Return all packets sent and received."""
-        self._count_paths()
+        self.uncounted.count()
         return _sum(self.transmitted), _sum(self.received)
 
     def violated_pkey(self) -> None:

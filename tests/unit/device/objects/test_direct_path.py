@@ -2,25 +2,34 @@
 
 import pytest
 
-from emu.device.objects.queues.direct_path import AETH_BYTES, BTH_AND_ICRC_BYTES, DirectPath
-from emu.device.port.ib.counts import MAX_UNCOUNTED, IbCounts
+from emu.device.objects.queues.direct_path import (
+    AETH_BYTES,
+    BTH_AND_ICRC_BYTES,
+    MAX_LENGTHS,
+    MAX_UNCOUNTED,
+    DirectPath,
+)
+from emu.device.port.eth.port import EthPort
+from emu.device.port.eth.roce.gids import GidTable
+from emu.device.port.eth.roce.link import RoceLink
+from emu.device.port.eth.vport import NicVport
+from emu.device.port.ib.counts import IbCounts
 
-HEADER = 8
+HEADER, MTU = 8, 4096
 EACH = HEADER + BTH_AND_ICRC_BYTES
 
 
 def path_of(ours, theirs, *, has_acks=True):
     return DirectPath(
-        (1, None, None), ours, theirs, HEADER, None, has_acks=has_acks, reads_ahead=False
+        (1, None, None), ours, theirs, HEADER, MTU, None, has_acks=has_acks, reads_ahead=False
     )
 
 
-def send(path, packets=1, octets=64):
-    path.messages += 1
-    path.packets += packets
-    path.octets += octets
-    if path.is_counted:
-        path.count_later()
+def send(path, octets=64):
+    if octets in path.lengths:
+        path.lengths[octets] += 1
+    else:
+        path.count_first(octets)
 
 
 def totals(port):
@@ -32,12 +41,12 @@ def test_either_port_counts_for_both(first):
     ours, theirs = IbCounts(), IbCounts()
     path = path_of(ours, theirs)
     send(path)
-    send(path, packets=2, octets=5000)
+    send(path, 5000)
     requests, acks = (3, 3 * EACH + 5064), (2, 2 * (EACH + AETH_BYTES))
     for port in (ours, theirs) if first == "ours" else (theirs, ours):
         assert totals(port) == ([requests, acks] if port is ours else [acks, requests])
     assert totals(ours) == [requests, acks]
-    assert path.is_counted
+    assert not path.lengths
     send(path)
     assert totals(theirs)[1] == (4, 4 * EACH + 5128)
 
@@ -63,3 +72,27 @@ def test_few_paths_wait():
         send(path_of(ours, theirs))
         assert len(ours.uncounted) <= MAX_UNCOUNTED
     assert totals(ours)[0] == (3 * MAX_UNCOUNTED + 5, (3 * MAX_UNCOUNTED + 5) * (EACH + 64))
+
+
+def test_few_lengths_wait():
+    ours, theirs = IbCounts(), IbCounts()
+    path = path_of(ours, theirs)
+    for length in range(3 * MAX_LENGTHS + 5):
+        send(path, length)
+        assert len(path.lengths) <= MAX_LENGTHS
+        assert len(ours.uncounted) <= 1 + length // MAX_LENGTHS
+    assert totals(ours)[0][0] == 3 * MAX_LENGTHS + 5
+
+
+def test_packets_of_long_and_short_messages_have_their_own_sizes():
+    port = EthPort()
+    ours, theirs = (NicVport(port, guid, bytes(6)) for guid in (1, 2))
+    path = path_of(*(RoceLink(vport, GidTable(1)) for vport in (ours, theirs)))
+    for _ in range(3):
+        send(path, 64)
+        send(path, 8192)
+    sent, received = ours.totals()
+    sizes = [count for count in sent.sizes if count]
+    assert sizes == [3, 6]
+    assert received.packets == 6
+    assert theirs.port_traffic()[1].sizes == sent.sizes

@@ -36,7 +36,6 @@ from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.packet import MAX_HEADER_BYTES, OPS, BadPacketError, Packet
 from emu.device.port.recovery import LossRecovery
-from emu.device.rounds.budget import Budget
 from layouts.enums import Status
 from layouts.eth_enums import RoceVersion
 from layouts.rings.wqe import av
@@ -68,9 +67,8 @@ class RoceLink:
 
     lid = 0
 
-    def __init__(self, vport: NicVport, gids: GidTable, budget: Budget) -> None:
+    def __init__(self, vport: NicVport, gids: GidTable) -> None:
         self._port = vport.port
-        self._budget = budget
         self._vport = vport
         self.gids = gids
         self.congestion = Congestion(vport.port.speed)
@@ -310,10 +308,9 @@ class RoceLink:
         if received:
             self.count_received(received, received_octets, marks)
 
-    def count_later(self, path: DirectPath) -> bool:
-        """Count the path's messages at the end of this round's polls; return True."""
-        self._budget.at_end(path.count)
-        return True
+    def count_later(self, path: DirectPath) -> None:
+        """Count the path's messages before the vPort's counters are read."""
+        self._vport.uncounted.add(path)
 
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
