@@ -7,6 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.device.engine.rc.packets.connection import connection_of
+from emu.device.engine.rc.packets.rate import FlowRate
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.reading import network_header, parse
@@ -123,6 +125,23 @@ def test_packets_at_a_limited_rate_go_alone(world):
     world.write()
     assert len(world.cable.sent) > before
     assert not world.trains
+
+
+@pytest.mark.parametrize("after", [2, 20, 40])
+def test_response_whose_rate_limit_ends_in_the_middle(world, after):
+    """Its first packets go alone, the others may go as trains."""
+    right = world.channel.right.hca
+    world.target.write(TEXT)
+    connection = connection_of(right, right.qps.get(world.channel.receiver.qpn))
+    right.roce.congestion.rp.rpg_byte_reset = after * MTU // 64
+    connection.limit(FlowRate(right.roce.congestion, right.clock.now_ns()))
+    assert connection.rate is not None
+    connection.rate.rate *= 0.9985
+    world.channel.read((world.target.key, world.target.va), world.source.sge())
+    world.channel.settle()
+    assert [done.syndrome for done in world.channel.sent()] == [0]
+    assert connection.rate is None
+    assert world.source.read() == TEXT
 
 
 # Trains that nobody of ours sends.

@@ -206,8 +206,9 @@ class ResponseQueue:
         hca, qp, mtu = self._connection.hca, self._qp, self._qp.mtu_bytes
         left = response.end - response.psn & PSN_MASK
         offset = (packets_of(message.length, mtu) - left) * mtu
-        # The first and the last packet are sent alone.
-        count = min(TRAIN_PACKETS, left - 1) if offset else 1
+        # The first and the last packet are sent alone, and those whose data are mapped already: the
+        # peer may take trains since, as a rate limit ends with any packet.
+        count = min(TRAIN_PACKETS, left - 1) if offset and not self._ahead else 1
         carry = self._connection.trains() if count > 1 else None
         size = min(mtu if carry is None else count * mtu, message.length - offset)
         read = duplicates.read_again if response.is_replay else responder.execute_read
@@ -233,7 +234,7 @@ class ResponseQueue:
             if qp.response_pace is not None:
                 qp.response_pace.sent(size + qp.header_bytes, hca.clock.now_ns())
             return 1
-        response.psn, self._ahead = (response.psn + count) & PSN_MASK, []
+        response.psn = (response.psn + count) & PSN_MASK
         self._connection.send_train(carry, packet, data, count)
         return TRAIN_WORK
 
