@@ -63,6 +63,15 @@ def test_infiniband(ends, service):
     assert passed == ([(0, 0), (0, 0)] if left is right else [(sent, back), (back, sent)])
 
 
+def test_the_agent_counts_all_messages_before_it_answers(pair):
+    """Nobody has read the ports' counters before."""
+    left, right = pair
+    channel = Channel(QpType.RC, left, right)
+    sent, back = one_of_each(channel, left.region(4096), right.region(4096))
+    assert _passed(right.hca.ib) == (back, sent)
+    assert _passed(left.hca.ib) == (sent, back)
+
+
 def _passed(port):
     """PortXmitPkts and PortRcvPkts: what the port's own agent says."""
     hdr = {

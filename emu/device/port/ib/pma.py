@@ -151,8 +151,9 @@ class _FunctionCounts:
 def answer(port: IbPort, data: bytes) -> bytes | None:
     """Return the response to a 256-byte MAD for a function's port, as :func:`respond` does.
 
-    The only ports are 1 and ALL_PORTS.
+    The only ports are 1 and ALL_PORTS. The port counts the messages of its direct paths first.
     """
+    port.uncounted.count()
     return respond(partial(_selected, port), _COUNTERS, PmaCap.EXT_WIDTH, data)
 
 
