@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from helpers.device.rated_vports import FIRST, MS, SECOND, SIZE, Switch
+from helpers.device.rated_vports import FIRST, MS, SECOND, SIZE, Roce, Switch
 from helpers.device.snapshot import snapshot
 
 from emu.device.port.eth.traffic import priority_of
@@ -11,7 +11,7 @@ from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from firmware_cmds.objects.scheduling import E_SWITCH
 from firmware_cmds.objects.vport_scheduling import RATE_LIMIT, TC_ARB, TSAR, VPORT, VPORT_TC
-from layouts.enums import Op, Status
+from layouts.enums import Op, QpType, Status
 
 MANAGER = 0
 CLASSES = 8
@@ -145,6 +145,61 @@ def test_a_queues_own_rate_lasts_while_its_class_changes(switch, tree):
         node.settle()
         switch.clock.advance(MS)
     assert 50 <= len(sq.cq.drain()) <= 52
+
+
+class TestRoce:
+    """A class with a quarter of the arbiter's rate shows which class the packets are of."""
+
+    @pytest.fixture
+    def limited(self, switch, tree):
+        """Limit the leaf of a class."""
+
+        def limit(traffic_class):
+            for at in range(CLASSES):
+                tree.leaf(FIRST, at, max_average_bw=MBPS // 4 if at == traffic_class else 0)
+
+        return limit
+
+    @staticmethod
+    def until(roce, number):
+        """How many milliseconds pass until so many datagrams are received."""
+        received = []
+        return roce.time(
+            lambda: received.extend(roce.channel.received()) or len(received) == number
+        )
+
+    @pytest.mark.parametrize("gid", [1, 2], ids=["of the path", "of the tag"])
+    @pytest.mark.parametrize("is_its", [True, False])
+    def test_a_connections_priority(self, switch, limited, gid, is_its):
+        limited(LOW if is_its else HIGH)
+        roce = Roce(switch, gid=gid, path={"eth_prio": LOW})
+        roce.write()
+        took = roce.time(roce.channel.sent)
+        assert 195 < took < 230 if is_its else 48 < took < 60
+
+    @pytest.mark.parametrize("is_its", [True, False])
+    def test_the_dscp_of_a_port_that_trusts_it(self, switch, limited, is_its):
+        limited(HIGH if is_its else LOW)
+        switch.members[FIRST].hca.eth.qos.trust(dscp=True)
+        roce = Roce(switch, path={"eth_prio": LOW, "tclass": HIGH << 5})
+        roce.write()
+        took = roce.time(roce.channel.sent)
+        assert 195 < took < 230 if is_its else 48 < took < 60
+
+    @pytest.mark.parametrize("is_its", [True, False])
+    def test_a_datagrams_service_level(self, switch, limited, is_its):
+        limited(HIGH if is_its else LOW)
+        roce = Roce(switch, QpType.UD)
+        roce.send(25, stat_rate_sl=HIGH << 1)
+        assert 49 < self.until(roce, 25) < 56 if is_its else 11 < self.until(roce, 25) < 15
+
+    def test_priorities_change_while_frames_wait(self, switch, limited):
+        """Both wait in order, so datagrams of a class without a limit wait for those before."""
+        limited(LOW)
+        roce = Roce(switch, QpType.UD)
+        for at in (HIGH, LOW, HIGH):
+            roce.send(10, stat_rate_sl=at << 1)
+        assert 24 < self.until(roce, 30) < 34
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,15 @@
 """Rates of vPorts: the scheduling elements of an embedded switch, as core/esw/qos.c makes them."""
 
-from typing import NamedTuple
-
 import pytest
-from helpers.device.rated_vports import FIRST, MISC, MS, SECOND, Switch
+from helpers.device.rated_vports import FIRST, MS, SECOND, Roce, Switch
 from helpers.device.snapshot import snapshot
 
 from emu.device.rounds.costs import STEPS_PER_NEW_PACING
-from emu.driver.ethernet.flow_fields import match_misc, to_vport
-from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.send_queue import SendQueue
-from emu.driver.nodes.roce import RoceNode
-from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.outcomes import all_good
 from firmware_cmds.objects.scheduling import E_SWITCH, NIC, QUEUE_GROUP
 from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
-from layouts.enums import Op, QpType, Status
-from layouts.eth_enums import FlowTableType
+from layouts.enums import Op, Status
 
 
 @pytest.fixture
@@ -75,55 +68,21 @@ def test_the_managers_own_queues_are_not_of_these(switch, root):
     assert SendQueue(switch.manager.node).object.pacing is None
 
 
-class Roce(NamedTuple):
-    """Two connected queue pairs of two vPorts."""
-
-    switch: Switch
-    channel: Channel
-
-
 @pytest.fixture
 def roce(clock):
-    """RoCE from the first vPort to the second, which the switch lets pass both ways."""
-    switch = Switch(clock)
-    fdb = Flows(switch.driver, FlowTableType.FDB)
-    table = fdb.table(0)
-    group = fdb.group(table, 0, 15, enable=MISC, match_criteria=match_misc(source_port=0xFFFF))
-    for source, target in ((FIRST, SECOND), (SECOND, FIRST)):
-        value = match_misc(source_port=source)
-        fdb.entry(table, source, group, to_vport(target), value=value)
-    fdb.set_root(table)
-    nodes = [RoceNode(member.function, member.driver) for member in switch.members.values()]
-    return Roce(switch, Channel(QpType.RC, *nodes))
+    return Roce(Switch(clock))
 
 
 class TestRoce:
     """Its frames are a vPort's as those of the network interface are."""
 
-    OCTETS = 125_000
-    """A megabit."""
-
     @pytest.fixture
-    def write(self, roce):
-        channel = roce.channel
-        source, target = (node.region(1 << 17) for node in (channel.left, channel.right))
-        return lambda: channel.write((target.key, target.va), source.sge(0, self.OCTETS))
-
-    @pytest.fixture
-    def time(self, roce, write, clock):
+    def time(self, roce):
         """How many milliseconds an RDMA WRITE takes."""
 
         def written():
-            write()
-            for passed in range(10_000):
-                for _ in range(8):
-                    roce.channel.left.settle()
-                    roce.channel.right.settle()
-                    clock.advance(0)
-                if roce.channel.sent():
-                    return passed / 10
-                clock.advance(MS // 10)
-            raise AssertionError("the requests do not complete")
+            roce.write()
+            return roce.time(roce.channel.sent)
 
         return written
 
@@ -157,9 +116,9 @@ class TestRoce:
             clock.advance(MS // 10)
         assert 290 <= len(all_good(sq.cq)) <= 315
 
-    def test_a_reset_while_the_next_frame_waits(self, roce, write, clock):
+    def test_a_reset_while_the_next_frame_waits(self, roce, clock):
         roce.switch.vport(FIRST, roce.switch.element(), mbps=1)
-        write()
+        roce.write()
         roce.channel.settle()
         clock.advance(0)
         waiting = clock.waiting()

@@ -8,12 +8,14 @@ from emu.driver.ethernet.flow_fields import match_misc, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.nodes.roce import RoceNode
+from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.world.tap_wire import TapWire
 from firmware_cmds.objects.scheduling import E_SWITCH
 from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
 from helpers.device.adapters import Member, made_with_switch
-from layouts.enums import Op, PortType
+from layouts.enums import Op, PortType, QpType
 from layouts.eth_enums import FlowTableType
 
 MODEL = with_switch(LINKS["connectx6dx"][PortType.ETH])
@@ -88,3 +90,49 @@ class Switch:
             Op.DESTROY_SCHEDULING_ELEMENT, scheduling_hierarchy=E_SWITCH,
             scheduling_element_id=element,
         )  # fmt: skip
+
+
+class Roce:
+    """A megabit of RoCE from one vPort to the other, which the switch lets pass both ways."""
+
+    OCTETS = 125_000
+
+    def __init__(self, switch, service=QpType.RC, gid=1, **options):
+        """``gid`` is the index of both nodes' GIDs, ``options`` are those of a connection."""
+        self.switch = switch
+        fdb = Flows(switch.driver, FlowTableType.FDB)
+        table = fdb.table(0)
+        group = fdb.group(table, 0, 15, enable=MISC, match_criteria=match_misc(source_port=0xFFFF))
+        for source, target in ((FIRST, SECOND), (SECOND, FIRST)):
+            value = match_misc(source_port=source)
+            fdb.entry(table, source, group, to_vport(target), value=value)
+        fdb.set_root(table)
+        members = switch.members.values()
+        nodes = [RoceNode(member.function, member.driver, gid) for member in members]
+        self.channel = Channel(service, *nodes, **options)
+        self._regions = [node.region(1 << 17) for node in nodes]
+
+    def write(self):
+        """Post an RDMA WRITE."""
+        source, target = self._regions
+        self.channel.write((target.key, target.va), source.sge(0, self.OCTETS))
+
+    def send(self, number, **to):
+        """Post datagrams of 10,000 bits; ``to`` replaces fields of the address vector."""
+        source, target = self._regions
+        for _ in range(number):
+            self.channel.post_recv(target.sge())
+            self.channel.send(source.sge(0, SIZE), to=to)
+
+    def time(self, is_done):
+        """Return the milliseconds until ``is_done``, a function, returns a true value."""
+        clock = self.switch.clock
+        for passed in range(10_000):
+            for _ in range(8):
+                self.channel.left.settle()
+                self.channel.right.settle()
+                clock.advance(0)
+            if is_done():
+                return passed / 10
+            clock.advance(MS // 10)
+        raise AssertionError("the requests do not complete")

@@ -7,7 +7,8 @@ port's rate.
 
 The manager may limit a vPort by traffic class. The class of a queue is then that of its TIS, until
 a frame has another priority: adapters move such a queue to the frame's class
-(tools/testing/selftests/drivers/net/hw/devlink_rate_tc_bw.py). RoCE is of class 0.
+(tools/testing/selftests/drivers/net/hw/devlink_rate_tc_bw.py). RoCE's frames leave in order, each
+by the rate of its class.
 
 Source: core/en_main.c: mlx5e_set_sq_maxrate; core/en/qos.c; core/en_dcbnl.c:
 mlx5e_dcbnl_ieee_setmaxrate.
@@ -90,11 +91,37 @@ def follow_frame(hca: Hca, sq: AnySq, pacing: Pacing, data: bytes) -> Pacing:
 
 
 def apply_to_roce(rates: Rates, vhca: Vhca[Hca]) -> None:
-    """Set the pacing of RoCE: all its frames share one pacing under the vPort's rate."""
+    """Set the pacing of RoCE: all its frames share one, under the rate of vPort or class."""
     vport = _vport_of(vhca)
-    element = None if vport is None else vport.leaf(0)
+    element = None if vport is None else vport.leaf(rates.roce_class)
     leaves = () if element is None else (element,)
-    rates.roce = _by(Terms(None, None, leaves), rates.roce)
+    by_class = vport is not None and bool(vport.classes)
+    rates.roce = _by(Terms(None, None, leaves, by_class), rates.roce)
+
+
+def roce_class(hca: Hca, frame: bytes, sqn: int, sl: int | None) -> int:
+    """Return the traffic class of a RoCE frame; 0 while the vPort has no rates by traffic class.
+
+    Without VLAN tag, and unless the port trusts DSCP, the priority is ``sl``, that of a datagram's
+    address vector, or without one that of the path of queue pair ``sqn``.
+    """
+    if hca.rates.roce is None or not hca.rates.roce.terms.by_class:
+        return 0
+    qos = hca.eth.qos
+    priority = frame_priority(qos, frame)
+    if not priority and not qos.trusts_dscp:
+        qp = hca.qps.get(sqn)
+        priority = sl if sl is not None else qp.eth_prio if qp is not None else 0
+    return qos.priority_to_class[priority]
+
+
+def follow_roce(hca: Hca, traffic_class: int) -> None:
+    """Move RoCE to the traffic class of its next frame, if its vPort has rates by class."""
+    rates = hca.rates
+    if rates.roce is not None and rates.roce.terms.by_class and traffic_class != rates.roce_class:
+        rates.roce_class = traffic_class
+        apply_to_roce(rates, hca.vhca)
+        hca.budget.charge(STEPS_PER_NEW_PACING)
 
 
 def _vport_of(vhca: Vhca[Hca]) -> EswVport | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.eth.pacing import follow_roce, roce_class
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.gids import MAC_BYTES
 from emu.device.port.eth.traffic import FCS_BYTES
@@ -33,8 +34,8 @@ class Departures:
         """Set up an empty backlog; ``on_drained`` is called when it has been drained."""
         self._eth = eth
         self._on_drained = on_drained
-        self.waiting: deque[bytes] = deque()
-        """Backlog of frames."""
+        self.waiting: deque[tuple[bytes, int]] = deque()
+        """Backlog of frames, with their traffic classes."""
         self._callbacks: list[CancellableCall] = []
         """Callbacks that the port calls when the path has space."""
         self._next: Timer | None = None
@@ -50,20 +51,23 @@ class Departures:
             self._next.cancel()
             self._next = None
 
-    def send(self, source: Hca, frame: bytes) -> bool:
-        """Send a frame or hold it; return False when the next one should wait.
+    def send(self, source: Hca, frame: bytes, sqn: int = 0, sl: int | None = None) -> bool:
+        """Send a frame of a queue or hold it; return False when the next one should wait.
 
-        Later frames wait behind a held frame: all have the same priority. Beyond MAX_HELD held
-        frames, the frame is dropped and counted as "queue full".
+        ``sl`` is that of a datagram's address vector. Later frames wait behind a held frame,
+        whatever their priorities. Beyond MAX_HELD held frames, the frame is dropped and counted as
+        "queue full".
         """
-        mac = frame[:MAC_BYTES]
-        if not self.waiting and not self.must_wait(source, mac):
-            self._put(source, frame)
-            return not self.must_wait(source, mac)
+        mac, traffic_class = frame[:MAC_BYTES], roce_class(source, frame, sqn, sl)
+        if not self.waiting:
+            follow_roce(source, traffic_class)
+            if not self.must_wait(source, mac):
+                self._put(source, frame)
+                return not self.must_wait(source, mac)
         if len(self.waiting) >= MAX_HELD:
             source.roce.dropped["queue full"] += 1
             return False
-        self.waiting.append(frame)
+        self.waiting.append((frame, traffic_class))
         if len(self.waiting) == 1:
             self.await_ready(source, mac)
         return False
@@ -105,11 +109,14 @@ class Departures:
         """Send the held frames while the path permits; call ``on_drained`` when none is left."""
         self._callbacks = [call for call in self._callbacks if call.is_pending]
         while self.waiting:
-            mac = self.waiting[0][:MAC_BYTES]
+            frame, traffic_class = self.waiting[0]
+            mac = frame[:MAC_BYTES]
+            follow_roce(source, traffic_class)
             if self.must_wait(source, mac):
                 self.await_ready(source, mac)
                 return
-            self._put(source, self.waiting.popleft())
+            self.waiting.popleft()
+            self._put(source, frame)
         if source.rates.roce is not None:
             source.rates.roce.stop_waiting()
         self._on_drained()

@@ -159,8 +159,10 @@ class RoceWire:
 
     # -- packets
 
-    def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
+    def transmit(self, source: Hca, frame: bytes, sqn: int = 0, sl: int | None = None) -> bool:
         """Send a frame; return False when the next one should wait.
+
+        ``sl`` is that of a datagram's address vector.
 
         A frame to a function of this process is delivered in the loop's next round, so its response
         never arrives during the sender's call. Dropped and counted: beyond the MTU, or "queue
@@ -177,7 +179,7 @@ class RoceWire:
             sniffer.copy_sent(source, Frame(frame))
         self._refresh()
         if frame[:MAC_BYTES] not in self._macs:
-            return self._departures.send(source, frame)
+            return self._departures.send(source, frame, sqn, sl)
         if len(self._frames) >= MAX_HELD:
             source.roce.dropped["queue full"] += 1
             return False
@@ -289,4 +291,4 @@ class RoceWire:
                 else:
                     arrive(node, packet, origin, is_looped=node is source)
                 return
-        self.transmit(source, frame_of(packet, origin), origin.qpn)
+        self.transmit(source, frame_of(packet, origin), origin.qpn, to.sl)

@@ -10,7 +10,7 @@ from emu.device.rounds.budget import Budget
 class Rates:
     """The rate limits of one function, and the send queues that have to look them up again."""
 
-    __slots__ = ("have_changed", "limits", "repacing", "roce")
+    __slots__ = ("have_changed", "limits", "repacing", "roce", "roce_class")
 
     def __init__(self, budget: Budget, contain: Contain) -> None:
         """Create no limits; ``contain`` makes the deferred calls."""
@@ -22,3 +22,5 @@ class Rates:
         """Whether a rate has changed since ``repacing`` started."""
         self.roce: Pacing | None = None
         """Rate limits of the function's RoCE; None while its vPort has no scheduling element."""
+        self.roce_class = 0
+        """The traffic class of RoCE's latest frame, while the vPort has rates by traffic class."""
