@@ -45,11 +45,10 @@ def complete_kernel(
 
 
 def complete_kind(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    """Return completions of the kinds of objects."""
-    from emu.device.objects.object import Object, kinds_below
-    from emu.device.state import tables  # noqa: F401  (declares the kinds)
+    """Return completions of the kinds of objects, with ``-`` for spaces, which end a word."""
+    from emu.server.service.views import kinds
 
-    return _beginning(start, sorted(kinds_below(Object)))
+    return _beginning(start, sorted(kind.replace(" ", "-") for kind in kinds()))
 
 
 def complete_op(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:

@@ -129,7 +129,7 @@ class _Methods:
             raise ControlRequestError(f"limit must be a number up to {MAX_LIMIT}")
         if kind is not None:
             try:
-                kind = views.kind_named(self._functions[0], str(kind))
+                kind = views.kind_named(str(kind))
             except ValueError as error:
                 raise ControlRequestError(str(error)) from None
         segments = self._segments.about() if kind is None and index is None else []

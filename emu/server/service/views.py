@@ -15,6 +15,7 @@ from emu.device.objects.object import MAX_CHILDREN, Object
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import ITEMS_PER_PORTION, KEYS_PER_PORTION
+from emu.device.state import tables
 from emu.device.state.hca import Hca
 from emu.device.state.observers import UNREADABLE, ObserverErrors
 from emu.near import near
@@ -148,17 +149,21 @@ def census(functions: Sequence[Function]) -> Portions[dict[str, int]]:
     return dict(counts)
 
 
-def kind_named(function: Function, name: str) -> str:
+def kinds() -> list[str]:
+    """Return the kinds of objects of a report."""
+    return [*(of.kind for of in tables.kinds()), *_OUTSTANDING]
+
+
+def kind_named(name: str) -> str:
     """Return the kind of objects of a report with this name, also with ``_`` or ``-`` for spaces.
 
     Case is ignored. Raises ValueError, with similar kinds or else all of them, for another name.
     """
-    kinds = [*(table.kind for table in function.hca.tables), *_OUTSTANDING]
-    wanted = name.translate(_SPACES).lower()
-    for kind in kinds:
+    known, wanted = kinds(), name.translate(_SPACES).lower()
+    for kind in known:
         if kind.lower() == wanted:
             return kind
-    similar = near(wanted, kinds) or f"; kinds: {', '.join(kinds)}"
+    similar = near(wanted, known) or f"; kinds: {', '.join(known)}"
     raise ValueError(f"no objects of kind {name!r}{similar}")
 
 

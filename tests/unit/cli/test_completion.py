@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from emu.cli import main
 from emu.device.faults.schema import ACTIONS, POINTS
 from emu.device.models import MODELS
+from emu.server.service.views import kind_named
 from layouts.enums import Op
 
 
@@ -56,6 +57,14 @@ def test_kernels_of_the_archive():
 
 def test_kinds_of_objects():
     assert offered("mlx5emu objects --kind mk") == {"mkey"}
+    assert offered("mlx5emu objects --kind p") == {
+        "packet-reformat-context",
+        "page-fault",
+        "pd",
+        "psv",
+    }
+    for kind in offered("mlx5emu objects --kind "):
+        assert kind_named(kind) == kind.replace("-", " ")
 
 
 def test_commands():
