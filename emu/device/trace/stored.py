@@ -94,6 +94,11 @@ class EventChoice:
     since: float | None = None
     until: float | None = None
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether the points, if any, include commands where a criterion selects commands."""
+        return not (self.points and (self.ops or self.status)) or TracePoint.CMD in self.points
+
     def takes(self, event: TraceEvent, origin_ns: int) -> bool:
         """Return whether the event meets every criterion, in a trace that started at ``origin_ns``.
 

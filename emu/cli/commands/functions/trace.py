@@ -25,6 +25,7 @@ from emu.cli.shared.tables import Rows
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import REFUSED, EventChoice, kind_of
 from emu.device.trace.text import LEGEND, FunctionNames, TextForm, number
+from emu.host.counted import counted
 from emu.host.printable import one_line
 from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
@@ -221,13 +222,19 @@ def show(
     say = _json_line if as_json else _printer(form, screen, is_cut=is_cut)
     if not as_json and (sys.stdout.isatty() if has_legend is None else has_legend):
         click.echo(LEGEND)
+    events = shown = 0
     with _reading(file) as end:
         for line, event in stored_events(file):
+            events += 1
             is_chosen = owner.takes(event)
             if choice.takes(event, form.origin_ns(event)) and is_chosen:
                 end()
                 say(line, event)
+                shown += 1
     owner.check()
+    if events and not shown:
+        why = "" if choice.is_possible else ": only cmd has commands and statuses"
+        click.echo(f"mlx5emu: none of {counted(events, 'event')} matches{why}", err=True)
     # Raises BrokenPipeError here if the reader has exited, not when the interpreter ends.
     sys.stdout.flush()
 

@@ -115,6 +115,21 @@ def test_choices(show, stored, options, wanted):
     assert result.stdout.splitlines() == [LINES[index] for index in wanted]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--point cqe --status refused", "matches: only cmd has commands and statuses"),
+        ("--point irq --op CREATE_CQ --json", "matches: only cmd has commands and statuses"),
+        ("--point cmd,irq --op MODIFY_CQ", "matches"),
+        ("--since 99", "matches"),
+    ],
+)
+def test_no_match_is_reported(show, stored, options, said):
+    result = show(stored, *options.split())
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"mlx5emu: none of {len(EVENTS)} events {said}\n"
+
+
 def test_json_gives_the_lines_as_stored(show, stored):
     result = show(stored, "--json", "--op", "CREATE_CQ")
     assert result.stdout.splitlines() == [EVENTS[2].to_json(), EVENTS[4].to_json()]
