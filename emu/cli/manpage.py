@@ -31,7 +31,7 @@ and
 .B replay
 exit with the status of the guest's command; 125 if the guest panicked or ended early, 124 after a
 timeout or if the guest hangs, 123 if the device server ended, 122 for a failure in the kernel log.
-Other commands: 0, 1 for a failure, 2 for a wrong command line.
+Other commands: 0, 1 for a failure, 2 for a wrong command line or file.
 .SH FILES
 .I ~/.cache/mlx5emu
 holds guest images, compiled code and the logs of the last runs; XDG_CACHE_HOME replaces ~/.cache.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from emu.host.printable import printable
-from emu.host.user_error import UserError
+from emu.host.user_error import WRONG_USE, UserError
 
 
 class LabError(UserError):
@@ -57,7 +57,7 @@ class ServerError(GuestError):
 class RefusedError(ServerError):
     """The process that serves the emulated functions refuses its options."""
 
-    status = 2
+    status = WRONG_USE
 
 
 class CommandTimeoutError(GuestError):

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from emu.host.user_error import UserError
+from emu.host.user_error import WRONG_USE, UserError
 from emu.host.userfiles import read_infile
 from emu.model_words import in_words, model_mistakes
 from emu.near import near
@@ -49,7 +49,7 @@ class TomlFile(Generic[M]):
         try:
             table = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as failure:
-            raise error(f"{path}:{syntax_mistake(failure, text)}") from None
+            raise self.refusal(f"{path}:{syntax_mistake(failure, text)}") from None
         self.content = self._checked(table, model, tables)
 
     def _checked(
@@ -83,7 +83,7 @@ class TomlFile(Generic[M]):
         try:
             return read_infile(self.path, _MAX_BYTES).decode(errors="replace")
         except UserError as failure:
-            raise self._error(str(failure)) from None
+            raise self.refusal(str(failure)) from None
 
     def line(self, place: Place) -> int:
         """Return the line of the innermost part of a place that the text shows.
@@ -103,7 +103,13 @@ class TomlFile(Generic[M]):
             f"{self.path}:{line}: {one}" for line, why in lines for one in f"{why}".split("\n")
         ]
         more = [f"{self.path}: {len(texts) - _MAX_SHOWN} more"] * (len(texts) > _MAX_SHOWN)
-        return self._error("\n".join(texts[:_MAX_SHOWN] + more))
+        return self.refusal("\n".join(texts[:_MAX_SHOWN] + more))
+
+    def refusal(self, text: str) -> UserError:
+        """Return, not raise, an error about the file, with the exit status of wrong use."""
+        error = self._error(text)
+        error.status = WRONG_USE
+        return error
 
 
 def _remove(table: dict[str, Any], place: Place) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+WRONG_USE: Final = 2
+"""Exit status for mistakes in what a user wrote: words of a command line, or a file."""
+
 
 class UserError(Exception):
     """A wrong input, a missing program, a guest that failed; the message is one clear line."""

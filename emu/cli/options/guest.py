@@ -19,7 +19,7 @@ from emu.guests.options.checks import check_options, check_uplinks_used
 from emu.guests.requested import check_requested, requested
 from emu.host import shipped
 from emu.host.printable import one_line
-from emu.host.user_error import UserError
+from emu.host.user_error import WRONG_USE, UserError
 from emu.server.net.eth import passt
 from emu.server.net.eth.spec import parse as parse_net
 
@@ -103,7 +103,7 @@ def tell_begin(path: Path, when: str | None) -> None:
     try:
         plan = read_plan(path)  # reports mistakes also if ``when`` is given
     except UserError as error:
-        error.status = click.UsageError.exit_code
+        error.status = WRONG_USE
         raise
     begins = moment(when or plan.begins)
     click.echo(f"mlx5emu: faults begin {begins}: {one_line(shipped.shown(path))}", err=True)

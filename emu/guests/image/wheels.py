@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.guests.errors import LabError
+from emu.host.user_error import WRONG_USE
 
 MIN_GLIBC = 5
 """Minor version of the oldest glibc that a wheel can name (manylinux_2_5)."""
@@ -35,7 +36,7 @@ _INTERPRETER = re.compile(rb"\A#!(?:/bin/sh\n'''exec' .*\n' '''|.*python.*)\n")
 class PipError(LabError):
     """Python packages that pip cannot get: a wrong name or version, or no wheel."""
 
-    status = 2
+    status = WRONG_USE
 
 
 @dataclass(frozen=True)

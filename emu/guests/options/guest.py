@@ -36,6 +36,7 @@ from emu.guests.options.uses import (
     TERMINAL,
     Use,
 )
+from emu.host.user_error import WRONG_USE
 from emu.near import near
 
 DEFAULT_DEVICE = "connectx6"
@@ -61,6 +62,8 @@ def _beyond(arch: str, value: int, limit: int | None, unit: str) -> str:
 
 class OptionError(LabError):
     """An invalid option; ``name`` is its field, ``others`` are errors found in the same check."""
+
+    status = WRONG_USE
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(why)

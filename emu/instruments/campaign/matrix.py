@@ -181,14 +181,14 @@ def read(path: Path) -> Campaign:
         raise file.errors_at(mistakes)
     axes = (matrix.kernel, matrix.device, matrix.workload, plans, matrix.seeds)
     if prod(map(len, axes)) > MAX_RUNS:
-        raise UserError(f"{path}: more than {MAX_RUNS} runs")
+        raise file.refusal(f"{path}: more than {MAX_RUNS} runs")
     runs = [
         run
         for run in _runs(matrix, plans, path.resolve().parent)
         if not any(table.matches(run) for table in matrix.exclude)
     ]
     if not runs:
-        raise UserError(f"{path}: no run is left: [[exclude]] matches all runs")
+        raise file.refusal(f"{path}: no run is left: [[exclude]] matches all runs")
     if mistakes := [*_of_kernels(matrix, runs)]:
         raise file.errors_at(mistakes)
     return Campaign(matrix.name or path.stem, tuple(runs))

@@ -8,6 +8,8 @@ from click.testing import CliRunner
 from emu.cli.main import main
 from emu.guests.architecture import ARCHITECTURES
 
+WORKLOAD = '[[workload]]\nname = "w"\nrun = "true"\n'
+
 
 @pytest.fixture
 def no_start(monkeypatch):
@@ -155,6 +157,32 @@ def test_a_suite_that_there_is_not(command):
     result = CliRunner().invoke(main, [*command, "--suite", "trixi"])
     assert result.exit_code == 2
     assert "'trixi' is not one of bookworm, trixie, sid; near it: trixie" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "says"),
+    [
+        (["lab", "up"], '[[guest]]\nname = "h"\narch = "s390"\n', "3: arch: 's390' is not one of"),
+        (
+            ["lab", "up"],
+            '[[guest]]\nname = "h"\narch = "arm64"\niommu = true\n',
+            "3: arch: arm64 guests have no",
+        ),
+        (["lab", "up"], "[[guest]\n", "1:"),
+        (
+            ["campaign", "list"],
+            f'{WORKLOAD}[[kernel]]\nname = "k"\narch = "s390"\n',
+            "6: arch: 's390' is",
+        ),
+        (["campaign", "list"], f"{WORKLOAD}[[exclude]]\n", "no run is left"),
+        (["chaos", "--recipe"], 'about = "x"\ncommand = ""\n', "2: command: "),
+    ],
+)
+def test_a_file_with_mistakes(words, text, says, no_start, tmp_path):
+    (tmp_path / "file.toml").write_text(text)
+    result = CliRunner().invoke(main, [*words, str(tmp_path / "file.toml")])
+    assert result.exit_code == 2, result.output
+    assert says in result.output
 
 
 @pytest.mark.parametrize("words", [("up", "a/b"), ("run", "--name", "a b", "true")])
