@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
-from rich.filesize import decimal
-
 from emu.compiled import building
 from emu.compiled.loading import NEVER, SETTING
 from emu.compiled.sources import DEVICE
@@ -26,6 +24,7 @@ from emu.guests.image.image import Image
 from emu.guests.machine import accel, qemu
 from emu.guests.machine.qemu import Qemu
 from emu.host import shipped
+from emu.host.counted import decimal
 from emu.version import COMPILED, code, code_line
 
 _PACKAGES = ("click", "construct", "pyelftools", "pytest", "rich", "zstandard")

@@ -9,6 +9,7 @@ from typing import Final
 
 from emu.guests import cache
 from emu.guests.errors import LabError
+from emu.host.counted import decimal
 
 TREES: Final = "/var/tmp"
 """Directory of mmdebstrap's trees unless TMPDIR names one: /tmp may be a small tmpfs."""
@@ -49,8 +50,6 @@ def _check(what: str, path: Path, needed: int, variable: str) -> None:
     """Raise :class:`LabError`, naming ``variable``, when ``path`` has less than ``needed`` free."""
     free = free_bytes(path)
     if free < needed:
-        from rich.filesize import decimal  # imported only for a full disk
-
         raise LabError(
             f"{what} needs {decimal(needed)} in {path}, where {decimal(free)} are free: free some"
             f" (mlx5emu guest clean), or name another directory by {variable}"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.filesize import decimal
 
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
@@ -27,6 +26,7 @@ from emu.guests.errors import LabError
 from emu.guests.image import image
 from emu.guests.image.recipe import recipe
 from emu.guests.machine import accel, qemu, saved
+from emu.host.counted import decimal
 from emu.host.printable import one_line
 
 
