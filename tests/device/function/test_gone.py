@@ -59,6 +59,16 @@ def world(case, model, clock):
 BOTH_ENDS = pytest.mark.parametrize("number", [0, 1], ids=["left", "right"])
 
 
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_what_waits_has_no_view_of_memory(world):
+    """The guest may take its memory away in the middle: a mapping with a view cannot be closed."""
+    for node in world.nodes:
+        node.function.forget_views()
+        mapping = node.memory.ram.obj
+        node.memory.ram.release()
+        mapping.close()
+
+
 @BOTH_ENDS
 @pytest.mark.parametrize(
     ("end", "case"),

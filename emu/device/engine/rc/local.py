@@ -146,6 +146,7 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
             return None
     if message.limit:
         qp.moving, message.wqe = message, wqe
+        message.data = message.reply = ()  # each segment maps its own: the memory may go meanwhile
         if outcome is None or isinstance(outcome, TooFragmented):
             outcome = segments.move(hca, qp, node, peer, message)
     if isinstance(outcome, (Nak, RnrNak, LocalAccessFailed)):
