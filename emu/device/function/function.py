@@ -27,7 +27,8 @@ from emu.device.function.tracer import ContainedTracer, Tracer
 from emu.device.function.virtual_functions import VirtualFunctions, sriov_layout
 from emu.device.objects.deferred_free import DeferredFree
 from emu.device.pci import ConfigSpace
-from emu.device.port.eth.wire import EthWire, NoWire
+from emu.device.port.eth.no_wire import NoWire
+from emu.device.port.eth.wire import EthWire
 from emu.device.port.ib.wire import IbWire
 from emu.device.ports import Buffer, Clock, GuestMemory, Interrupts
 from emu.device.rounds.budget import CLIENT_BUDGET, POLL_BUDGET

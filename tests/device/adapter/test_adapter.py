@@ -6,7 +6,7 @@ from helpers.device.adapters import GUID, PF, Member, made
 from emu.device.adapter.adapter import MAX_VHCAS
 from emu.device.function.function import Function
 from emu.device.models import MODELS
-from emu.device.port.eth.wire import NoWire
+from emu.device.port.eth.no_wire import NoWire
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.world.cable import set_link

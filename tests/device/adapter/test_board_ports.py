@@ -9,7 +9,7 @@ from emu.device.adapter.switch import PlainSwitch
 from emu.device.models import LINKS, MODELS
 from emu.device.models.board_ports import MAX_PORTS, with_port
 from emu.device.models.sub_functions import with_sub_functions
-from emu.device.port.eth.wire import NoWire
+from emu.device.port.eth.no_wire import NoWire
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.world.cable import arrive, set_link

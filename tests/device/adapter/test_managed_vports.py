@@ -4,7 +4,7 @@ import pytest
 from helpers.device.adapters import Member, made_with_switch
 
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.wire import NoWire
+from emu.device.port.eth.no_wire import NoWire
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import match_misc, to_vport

@@ -5,7 +5,7 @@ from helpers.device.adapters import Member, made
 from helpers.device.snapshot import snapshot
 
 from emu.device.cmdif.registry import COMMANDS
-from emu.device.port.eth.wire import NoWire
+from emu.device.port.eth.no_wire import NoWire
 from emu.device.state.hca import HcaState
 from layouts.enums import EventType, Op, PortChange, Status
 from layouts.eth_enums import VportAdminState

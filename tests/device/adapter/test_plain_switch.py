@@ -6,7 +6,7 @@ import pytest
 from helpers.device.adapters import Member, made, made_with_switch
 
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.wire import NoWire
+from emu.device.port.eth.no_wire import NoWire
 from emu.driver.nodes.cable import Cable
 
 FRAME = Frame((b"\xff" * 6 + b"\x02\0\0\0\0\1" + b"\x88\xb5").ljust(60, b"\0"))

@@ -10,7 +10,7 @@ from helpers.device.sriov import Sriov
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.objects.object import Object
-from emu.device.port.eth.wire import NoWire
+from emu.device.port.eth.no_wire import NoWire
 from emu.device.state.hca import HcaState
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds.regs.eth_regs import REGISTERS as ETHERNET

@@ -5,7 +5,7 @@ import pytest
 from helpers.device.adapters import Member, made
 from helpers.device.snapshot import snapshot
 
-from emu.device.port.eth.wire import NoWire
+from emu.device.port.eth.no_wire import NoWire
 from emu.device.state.hca import HcaState
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver

@@ -3,7 +3,7 @@
 import pytest
 from helpers.device.adapters import Member, made, made_infiniband, made_with_switch, set_policy
 
-from emu.device.port.eth.wire import NoWire
+from emu.device.port.eth.no_wire import NoWire
 from emu.device.state.containment import RESTART_NS
 from emu.device.state.hca import HcaState
 from emu.driver.command.bar import FunctionBar

@@ -13,8 +13,8 @@ from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
 from emu.device.models.virtual_functions import virtual_function_of
+from emu.device.port.eth.no_wire import NoWire
 from emu.device.port.eth.vport import mac_of
-from emu.device.port.eth.wire import NoWire
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver

@@ -5,7 +5,7 @@ from __future__ import annotations
 from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.models.virtual_functions import virtual_function_of, with_virtual_functions
-from emu.device.port.eth.wire import NoWire
+from emu.device.port.eth.no_wire import NoWire
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
