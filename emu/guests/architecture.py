@@ -45,6 +45,8 @@ class Architecture:
     """The kernel's option for that console, without CONFIG_."""
     notes: tuple[str, ...] = ()
     """QEMU's devices by which the kernel and QEMU inform each other."""
+    host_bridge: tuple[str, ...] = ()
+    """QEMU's arguments that configure the PCI host bridge."""
     virtio: str = "pci"
     """Bus of virtio devices: pci, or ccw for channel I/O."""
     has_root_ports: bool = True
@@ -99,6 +101,9 @@ _PPC64EL: Final = Architecture(
     console="hvc0", console_option="HVC_CONSOLE",
     serial=("-device", "spapr-vty,chardev=console"), has_root_ports=False,
     min_functions=2,  # QEMU 11.1 aborts with one (hw/ppc/spapr_pci_vfio.c: vfio_eeh_as_container)
+    # A boot clears the 32-bit DMA window: a DMA_UNMAP for each of its pages and each function, so
+    # 128 MiB instead of 1 GiB. Memory of the driver is in another window, of 64 bits.
+    host_bridge=("-global", "spapr-pci-host-bridge.dma_win_size=0x8000000"),
 )  # fmt: skip
 _RISCV64: Final = Architecture(
     name="riscv64", debian="riscv64", kernel="linux-image-riscv64",

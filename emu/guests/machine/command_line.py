@@ -91,6 +91,7 @@ def arguments(machine: Machine) -> list[str]:
         # Before all devices, which search for it when they are created. QEMU's own vfio devices
         # must be notified of each mapping.
         *(("-device", "intel-iommu,caching-mode=on") if machine.iommu else ()),
+        *machine.arch.host_bridge,
         *_console(machine),
         *_disks(machine),
         *_channels(machine),

@@ -221,8 +221,8 @@ class VfioSession:
             if not self._negotiated:
                 raise VfioProtocolError("no common version of the protocol") from None
         else:
-            if not flags & MessageFlag.NO_REPLY:
-                header = HEADER.pack(msg_id, cmd, HEADER.size + len(reply), MessageFlag.REPLY, 0)
+            if not flags & _NO_REPLY:
+                header = HEADER.pack(msg_id, cmd, _HEADER + len(reply), _REPLY, 0)
                 self._send(header + reply)
         finally:
             _close_all(fds)

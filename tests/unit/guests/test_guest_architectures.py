@@ -58,6 +58,7 @@ def test_a_machine_has_its_console_and_its_bus(arch):
     assert {*re.findall(r"virtio-(?:blk|serial|net)-(\w+)", text)} == {arch.virtio}
     assert ("vmcoreinfo" in text) == ("vmgenid" in text) == (arch.name == "amd64")
     assert ("romfile" in text) == (arch.virtio == "pci")
+    assert ("dma_win_size" in text) == (arch.machine == "pseries")
 
 
 @OTHERS
