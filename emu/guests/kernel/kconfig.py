@@ -95,6 +95,8 @@ def known(kernel: Path, modules: Path | None, vmlinux: bytes | None) -> dict[str
 
 def needed(options: GuestOptions) -> list[str]:
     """Return the options that a guest's kernel must have, without CONFIG_."""
+    from emu.server.service.devicespec import parse_all
+
     arch = ARCHITECTURES[options.arch]
     names = [*_ALWAYS, arch.console_option, f"VIRTIO_{arch.virtio.upper()}"]
     if options.devices and options.probe:
@@ -105,6 +107,8 @@ def needed(options: GuestOptions) -> list[str]:
         names.append("VIRTIO_NET")
     if options.hugepages:
         names.append("HUGETLBFS")
+    if any(spec.vfs for spec in parse_all(options.devices, fabric=True)):
+        names.append("PCI_IOV")
     return names
 
 

@@ -367,11 +367,12 @@ def test_what_cannot_be_fetched_leaves_nothing(fake_bootstrap, tmp_path, script)
         ({"share": Path("/")}, ["9P_FS", "NET_9P_VIRTIO"]),
         ({"network": True}, ["VIRTIO_NET"]),
         ({"hugepages": 4}, ["HUGETLBFS"]),
+        ({"devices": ("connectx6dx,vfs=1",)}, ["PCI_IOV"]),
     ],
 )
 def test_what_a_kernel_lacks_is_named(choices, lacks):
     options = GuestOptions(**choices)
-    optional = {"9P_FS", "NET_9P_VIRTIO", "VIRTIO_NET", "HUGETLBFS"}
+    optional = {"9P_FS", "NET_9P_VIRTIO", "VIRTIO_NET", "HUGETLBFS", "PCI_IOV"}
     has = {name: "y" for name in kconfig.smallest(()) if name not in optional}
     if not lacks:
         kconfig.check(has, options, Path("/"))
@@ -397,7 +398,7 @@ def test_a_kernel_tells_its_own_configuration(tmp_path):
 def test_the_smallest_configuration_has_what_is_needed():
     kconfig.check(
         kconfig.smallest(kconfig.features()),
-        GuestOptions(share=Path("/"), network=True, hugepages=4),
+        GuestOptions(devices=("connectx6dx,vfs=1",), share=Path("/"), network=True, hugepages=4),
         Path("/"),
     )
     with pytest.raises(LabError, match="no debugging feature 'x': one of kasan, lockdep"):
