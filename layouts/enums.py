@@ -706,7 +706,7 @@ class CqeSyndrome(IntEnum):
 
 
 class RegId(IntEnum):
-    """Access registers (MLX5_REG_*): all that the driver can name, modelled or not, and MGIR."""
+    """Access registers (MLX5_REG_*): all that the driver can name, modelled or not; MGIR, SLTP."""
 
     QPTS = 0x4002
     QETCR = 0x4005
@@ -735,6 +735,7 @@ class RegId(IntEnum):
     PMPE = 0x5010
     PMAOS = 0x5012
     PPLM = 0x5023
+    SLTP = 0x5027
     PDDR = 0x5031
     PCMR = 0x5041
     PCAM = 0x507F

@@ -56,13 +56,13 @@ def _ptys(hca: Hca, reg: layout.ptys_reg) -> None:
         return
     port, model = hca.ib, hca.model
     reg.ib_link_width_capability = reg.ib_link_width_admin = model.ib_link_width_oper
-    reg.ib_proto_capability = _speeds(model)
+    reg.ib_proto_capability = speeds(model)
     reg.ib_proto_admin = port.proto_admin or reg.ib_proto_capability
     if port.is_up:
         reg.ib_link_width_oper, reg.ib_proto_oper = port.width_oper, port.proto_oper
 
 
-def _speeds(model: Model) -> int:
+def speeds(model: Model) -> int:
     """Return the adapter's speeds: its own and the slower ones."""
     return sum(speed for speed in IbSpeed if speed <= model.ib_proto_oper)
 
@@ -77,7 +77,7 @@ def _set_ptys(hca: Hca, reg: layout.ptys_reg) -> None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "proto_mask is for another link layer", f"{reg.proto_mask}"
         )
-    chosen = (reg.ib_proto_admin or ~0) & _speeds(hca.model)
+    chosen = (reg.ib_proto_admin or ~0) & speeds(hca.model)
     if not chosen:
         raise CmdError(Status.BAD_PARAM_ERR, "speed not supported", f"{reg.ib_proto_admin:#x}")
     hca.ib.proto_admin = chosen

@@ -81,9 +81,7 @@ def _pplm(vport: NicVport, reg: port_regs.pplm_reg) -> None:
     for name, link in fec.of_modes(port.modes.able).items():
         setattr(reg, f"fec_override_cap_{name}", link.capable)
         setattr(reg, f"fec_override_admin_{name}", port.fec_admin.get(name, 0))
-    link = fec.of_mode(port.modes.mode)
-    active = port.fec_admin.get(link.field) or link.automatic
-    reg.fec_mode_active = active if vport.is_up else 0
+    reg.fec_mode_active = fec.in_use(port.modes.mode, port.fec_admin) if vport.is_up else 0
 
 
 def _set_pplm(vport: NicVport, reg: port_regs.pplm_reg) -> None:

@@ -19,6 +19,7 @@ from firmware_cmds.regs import (
     components,
     eth_regs,
     ib_regs,
+    link_info,
     nv_config,
     port_state,
     resource_dump,
@@ -78,6 +79,7 @@ REGISTERS: dict[int, AccessRegister[Any]] = {
     RegId.MCQI: AccessRegister(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
     **board_regs.REGISTERS,
     **clock_regs.REGISTERS,
+    **link_info.REGISTERS,
     **port_state.REGISTERS,
     **resource_dump.REGISTERS,
 }

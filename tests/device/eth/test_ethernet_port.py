@@ -486,7 +486,7 @@ class TestRegisters:
             if answer.status != Status.OK:
                 assert snapshot(function.hca) == before
 
-    @pytest.mark.parametrize("register", [RegId.PCAP, RegId.PVLC, RegId.PDDR])
+    @pytest.mark.parametrize("register", [RegId.PCAP, RegId.PVLC, RegId.PELC])
     def test_registers_of_other_ports(self, driver, register):
         assert (
             driver.write_register(register, bytes(64), op_mod=READ).status == Status.BAD_PARAM_ERR

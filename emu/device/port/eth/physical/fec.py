@@ -7,7 +7,7 @@ Source: PRM "PPLM"; core/en/port.c: mlx5e_fec_admin_field, mlx5e_set_fec_mode.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntFlag
 from typing import Final, NamedTuple
 
@@ -61,3 +61,9 @@ def of_modes(modes: Iterable[Mode]) -> dict[str, FecOfLink]:
     """Return the error correction of the modes with a choice, by name in pplm_reg."""
     codes = (of_mode(mode) for mode in modes)
     return {one.field: one for one in codes if one.field}
+
+
+def in_use(mode: Mode, chosen: Mapping[str, int]) -> int:
+    """Return the code of a link in this mode: the one chosen for the mode, or the automatic one."""
+    link = of_mode(mode)
+    return chosen.get(link.field) or link.automatic

@@ -8,7 +8,7 @@ Source: SFF-8636 (QSFP28), SFF-8472 (SFP28), SFF-8024 (identifiers).
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from layouts.eth_enums import ModuleId
 
@@ -29,6 +29,11 @@ _64B66B_QSFP, _64B66B_SFP = 0x05, 0x06
 _CR4_OR_CR: Final = 0x0B
 """100GBASE-CR4 or 25GBASE-CR CA-25G-L."""
 _METRES: Final = 1
+_QSFP28_CABLE, _SFP28_CABLE = 0, 2
+"""Values of pddr_module_info.cable_identifier."""
+_QSFP_TEXT: Final = {"vendor_name": (148, 16), "vendor_pn": (168, 16), "vendor_sn": (196, 16)}
+_SFP_TEXT: Final = {"vendor_name": (20, 16), "vendor_pn": (40, 16), "vendor_sn": (68, 16)}
+"""Start and length in the EEPROM, by name in pddr_module_info."""
 
 
 @cache
@@ -73,3 +78,19 @@ def _fill_sfp(page: bytearray) -> None:
     _put(page, fields)
     _sum(page, 0, 63)
     _sum(page, 64, 95)
+
+
+def described(lanes: int) -> dict[str, Any]:
+    """Return the cable's properties by their names in pddr_module_info, from its EEPROM."""
+    page = eeprom(lanes)
+    is_sfp = lanes == 1
+    text = _SFP_TEXT if is_sfp else _QSFP_TEXT
+    return {
+        "cable_identifier": _SFP28_CABLE if is_sfp else _QSFP28_CABLE,
+        "cable_technology": page[8] if is_sfp else page[147] >> 4,
+        "cable_length": page[18 if is_sfp else 146],
+        "ethernet_compliance_code": page[3 if is_sfp else 131],
+        "ext_ethernet_compliance_code": page[36 if is_sfp else 192],
+        **{name: page[at : at + size] for name, (at, size) in text.items()},
+        "vendor_rev": page[56:60] if is_sfp else page[184:186].rjust(4, b"\0"),
+    }
