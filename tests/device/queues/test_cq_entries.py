@@ -327,6 +327,16 @@ def test_overrun_event_names_its_cause(pair, queue, driver):
     assert (error.cqn, error.syndrome) == (queue.cqn, CqErrorSyndrome.CQ_OVERRUN)
 
 
+def test_entries_follow_up_to_the_consumer_across_the_end(pair, queue):
+    pair.send(3)
+    assert len(queue.drain()) == 3
+    pair.send(16)
+    assert pair.node.events() == []
+    pair.send()
+    assert (EventType.CQ_ERROR, queue.cqn) in pair.node.events()
+    assert len(queue.drain()) == 16
+
+
 @pytest.mark.hostile
 @pytest.mark.parametrize("back", [1, 16, 0x800000])
 def test_consumer_index_that_moves_back(pair, queue, driver, back):

@@ -83,35 +83,50 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     memory breaks the CQ now. No packet may be held when this is called.
     """
     pi, page = cq.pi, cq.page
-    if cq.status or (pi - cq.ci >= cq.entries and not _make_space(hca, cq)):
+    if pi < cq.run_end and page.generation == hca.memory.generation:
+        view, start = page.view, cq.run_base + pi * CQE_BYTES
+        end = start + OP_OWN
+        view[start:end] = entry
+        op_own |= cq.run_owner
+        view[end] = op_own
+    elif cq.status or (pi - cq.ci >= cq.entries and not _make_space(hca, cq)):
         return False
-    at = (pi & cq.mask) * cq.stride + cq.last_half
-    op_own |= pi >> cq.log_size & 1
-    try:
-        last_half = entry
-        if cq.last_half and len(entry) > OP_OWN:
-            cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
-            last_half = entry[CQE_BYTES:]
-        if cq.is_enhanced:
-            write_valid(hca.memory, cq, cq.buffer.address(at), last_half, op_own)
-        elif (
-            page.start <= at < page.limit and page.generation == hca.memory.generation
-        ) or hca.view_cache.ring_pages.turn(page, cq.buffer, at, CQE_BYTES, writable=True):
-            view, start = page.view, at - page.start
-            end = start + OP_OWN
-            view[start:end] = last_half
-            view[end] = op_own
-        else:
-            address = cq.buffer.address(at)
-            hca.memory.write(address, last_half)
-            hca.memory.write(address + OP_OWN, OP_OWN_BYTES[op_own])
-    except DmaError as error:
-        break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
-        return False
+    else:
+        op_own |= pi >> cq.log_size & 1
+        try:
+            _put(hca, cq, entry, op_own)
+        except DmaError as error:
+            break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+            return False
     if hca.probes.tracer:
         hca.probes.tracer.cqe(cq.handle, entry, op_own)
     cq.pi = pi + 1
     return True
+
+
+def _put(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> None:
+    """Write an entry where ``cq.pi`` is, and begin a run in its page if possible. Raise DmaError.
+
+    ``op_own`` has the owner bit.
+    """
+    at = (cq.pi & cq.mask) * cq.stride + cq.last_half
+    if cq.last_half and len(entry) > OP_OWN:
+        cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
+        entry = entry[CQE_BYTES:]
+    page = cq.page
+    if cq.is_enhanced:
+        write_valid(hca.memory, cq, cq.buffer.address(at), entry, op_own)
+    elif (
+        page.start <= at < page.limit and page.generation == hca.memory.generation
+    ) or hca.view_cache.ring_pages.turn(page, cq.buffer, at, CQE_BYTES, writable=True):
+        start = at - page.start
+        page.view[start : start + OP_OWN] = entry
+        page.view[start + OP_OWN] = op_own
+        cq.begin_run(at)
+    else:
+        address = cq.buffer.address(at)
+        hca.memory.write(address, entry)
+        hca.memory.write(address + OP_OWN, OP_OWN_BYTES[op_own])
 
 
 def write_valid(memory: GuestMemory, cq: Cq, address: int, entry: bytes, op_own: int) -> None:
@@ -157,7 +172,7 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     An overrun is also counted in ``hca.counts.cq_overruns``, which the driver reads as cq_overrun.
     """
     log.warning("%r: %s: no more completions; destroy the CQ and its queues", cq, why)
-    cq.status = _STATUSES[syndrome]
+    cq.status, cq.run_end = _STATUSES[syndrome], 0
     cq.waiting.clear()
     hca.counts.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
     eq_engine.raise_event(hca.events, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))

@@ -50,6 +50,9 @@ class Cq(Object):
         "notified_pi",
         "page",
         "pi",
+        "run_base",
+        "run_end",
+        "run_owner",
         "solicited_pi",
         "status",
         "stride",
@@ -102,6 +105,9 @@ class Cq(Object):
         """Producer index at the last event."""
         self.page = RingPage()
         """The page of the last entry."""
+        self.run_end = self.run_base = self.run_owner = 0
+        """End of the run of entries that need no further check (:meth:`begin_run`); where index 0
+        would be in the page's view; the owner bit of the run."""
         self.move(buffer, int(ctx.log_cq_size))
 
     @property
@@ -114,11 +120,27 @@ class Cq(Object):
         Copy nothing.
         """
         self.page.forget()
+        self.run_end = 0
         self.buffer = buffer
         self.log_size = log_size
         self.entries = 1 << log_size
         self.mask = 0 if self.is_collapsed else self.entries - 1
         """Masks a producer index to its slot in the ring."""
+
+    def begin_run(self, at: int) -> None:
+        """Let entries follow the one at offset ``at``, in its page, without a check of each.
+
+        The run ends with the page, with the lap, and where the driver may not have read yet. An
+        entry of another size than 64 bytes, or of a collapsed queue, begins no run.
+        """
+        if self.last_half or self.is_collapsed:
+            return
+        page, pi = self.page, self.pi
+        in_page = (page.limit - 1 - at) // CQE_BYTES
+        in_lap = self.mask - (pi & self.mask)
+        self.run_end = min(pi + 1 + min(in_page, in_lap), self.ci + self.entries)
+        self.run_base = at - page.start - pi * CQE_BYTES
+        self.run_owner = pi >> self.log_size & 1
 
     def stop_waiting(self) -> None:
         """Cancel an event that moderation is delaying, and reset its count.
