@@ -18,7 +18,7 @@ All fields are big-endian and most significant bit first (PRM, "Conventions"). R
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from keyword import iskeyword
@@ -229,22 +229,32 @@ class Prm(Structure, metaclass=PrmType, abstract=True):
         The first field has the highest bits. Raises TypeError for fields that are not neighbours in
         this order, KeyError for an unknown name.
         """
-        fields = cls._named(names)
-        for one, other in pairwise(fields):
-            if one.offset + one.width != other.offset:
-                raise TypeError(f"{cls.__name__}: {other.name} does not follow {one.name}")
-        width = sum(field.width for field in fields)
-        return integer(fields[0].offset, width, cls.bit_length)[0]
+        joined = cls._joined(names)
+        return integer(joined.offset, joined.width, cls.bit_length)[0]
 
     @classmethod
     def packer(cls, *names: str, upto: int | None = None) -> struct.Struct:
         """Return a ``struct.Struct`` over the named fields, in their order; the others are padding.
 
-        Packing writes zeros there, unpacking skips them. Raises TypeError for a field that is not
-        whole bytes, and KeyError for an unknown name. ``upto`` is the size in bytes; the default is
-        the whole structure.
+        Neighbours that are joined by ``+`` are one number, as for :meth:`together`. Packing writes
+        zeros to the padding, unpacking skips it. Raises TypeError for a field that is not whole
+        bytes, and KeyError for an unknown name. ``upto`` is the size in bytes; the default is the
+        whole structure.
         """
-        return struct.Struct(_format(cls._named(names), cls._size if upto is None else upto))
+        fields = [cls._joined(name.split("+")) for name in names]
+        return struct.Struct(_format(fields, cls._size if upto is None else upto))
+
+    @classmethod
+    def _joined(cls, names: Sequence[str]) -> Field:
+        """Return the field of this name, or several as one number; raise as :meth:`together`."""
+        fields = cls._named(names)
+        if len(fields) == 1:
+            return fields[0]
+        for one, other in pairwise(fields):
+            if one.offset + one.width != other.offset:
+                raise TypeError(f"{cls.__name__}: {other.name} does not follow {one.name}")
+        width = sum(field.width for field in fields)
+        return Field("+".join(names), fields[0].offset, bits(width))
 
     @classmethod
     def _named(cls, names: Iterable[str]) -> list[Field]:

@@ -12,6 +12,8 @@ from layouts.prm import Prm, bits, rsvd
 CQE_BYTES = 64
 OP_OWN = 63
 """Offset of the byte with opcode, format and owner bit."""
+TIME_MASK = (1 << 64) - 1
+"""The bits of a time stamp."""
 
 # Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
@@ -40,11 +42,11 @@ class sig_err_cqe(Prm, c_name="mlx5_sig_err_cqe"):
 # fmt: on
 
 CQE = cqe64.packer(
-    "ml_path", "slid", "flags_rqpn", "srqn", "immediate", "byte_cnt", "timestamp_h",
-    "timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN,
+    "ml_path", "slid", "flags_rqpn", "srqn", "immediate", "byte_cnt", "timestamp_h+timestamp_l",
+    "sop_drop_qpn", "wqe_counter", upto=OP_OWN,
 )  # fmt: skip
 SEND_CQE = cqe64.packer(
-    "srqn", "byte_cnt", "timestamp_h", "timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN
+    "srqn", "byte_cnt", "timestamp_h+timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN
 )
 """Packer of a send request that is done: its other fields are zero."""
 ERR_CQE = err_cqe.packer(

@@ -278,7 +278,7 @@ class TestEventsAndInterrupts:
 
 class TestCompletions:
     def test_success(self, tracer, events):
-        entry = CQE.pack(0, 0, 0, 0, 0, 4096, 0, 0x1234, Opcode.RDMA_READ << 24 | 0x40, 7)
+        entry = CQE.pack(0, 0, 0, 0, 0, 4096, 0x1234, Opcode.RDMA_READ << 24 | 0x40, 7)
         tracer.cqe(0x12, entry, CqeOpcode.REQ << 4 | 1)
         assert body(events[-1]) == (
             "cqn 0x12 qpn 0x40 REQ byte_cnt=0x1000 timestamp_l=0x1234 sop_drop_qpn=0x10000040"

@@ -222,6 +222,15 @@ class TestPackers:
         packed = self.entry.packer("word", "mac").pack(view.word, view.mac)
         assert packed == bytes(self.entry.new(word=view.word, mac=view.mac))
 
+    def test_neighbours_are_one_number(self):
+        halves = structure("halves", ("high", bits(32)), ("low", bits(32)))
+        joined = halves.packer("high+low").pack(0x0123_4567_89AB_CDEF)
+        assert joined == bytes(halves.new(high=0x0123_4567, low=0x89AB_CDEF))
+
+    def test_fields_that_are_no_neighbours(self):
+        with pytest.raises(TypeError, match="mac does not follow word"):
+            self.entry.packer("word+mac")
+
     def test_they_end_where_they_are_told(self):
         assert self.entry.packer("word", upto=5).pack(0x1234).hex() == "0000123400"
 

@@ -15,14 +15,13 @@ from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.send_queue import Wqe
 from layouts.enums import CqeOpcode
-from layouts.rings.cqe import CQE
+from layouts.rings.cqe import CQE, TIME_MASK
 from layouts.rings.eth_wqe import ETH
 from layouts.rings.wqe import DS
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-_WORD: Final = 0xFFFFFFFF
 _OP_OWN: Final = CqeOpcode.RESP_SEND << 4
 
 
@@ -34,5 +33,5 @@ def complete_timestamp(hca: Hca, sq: Sq, cq: Cq, wqe: Wqe) -> None:
     metadata = ETH.unpack_from(wqe.buf, DS)[2]
     number = metadata & (1 << hca.caps.general_2.ts_cqe_metadata_size2wqe_counter) - 1
     now = completions.now_for(hca, sq)
-    entry = CQE.pack(0, 0, 0, sq.uidx or 0, 0, 0, now >> 32 & _WORD, now & _WORD, sq.handle, number)
+    entry = CQE.pack(0, 0, 0, sq.uidx or 0, 0, 0, now & TIME_MASK, sq.handle, number)
     completions.report(hca, cq, sq, entry, _OP_OWN, False)

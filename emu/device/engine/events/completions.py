@@ -25,6 +25,7 @@ from layouts.rings.cqe import (
     SCATTER_64_BYTES,
     SEND_CQE,
     SIG_ERR_CQE,
+    TIME_MASK,
     cqe64,
 )
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 CQE_POINT: Final[FaultPoint[[Cq, Queue, bytes, int, bool], bool]] = FaultPoint("cqe")
 
 _WORD: Final = 0xFFFFFFFF
-_REQ: Final = CqeOpcode.REQ
+_REQ: Final = CqeOpcode.REQ << 4
 _ARMED: Final = CqNotification.ARMED
 _SOLICITED: Final = 1 << 1
 _NAMED: Final = (SrqForm.XRC_SRQ, SrqForm.XRQ)
@@ -72,10 +73,9 @@ def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -
         ticks = hca.ticks
         now = ticks.now_ns() * ticks.times // ticks.by
     entry = SEND_CQE.pack(
-        queue.uidx or 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
-        wqe.opcode << 24 | queue.handle, wqe.index,
+        queue.uidx or 0, byte_cnt, now & TIME_MASK, wqe.opcode << 24 | queue.handle, wqe.index
     )  # fmt: skip
-    op_own = _REQ << 4
+    op_own = _REQ
     if wqe.scattered is not None:
         entry, form = with_data(entry, bytes(wqe.scattered))
         op_own |= form
@@ -97,15 +97,17 @@ def complete_receive(
     bits for the valid checksums of a datagram. A CQE that is lost counts as cq_overflow.
     """
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
-    if srqn or queue.uidx is not None:
+    if srqn:
         srqn = _receiver(hca.srqs, queue, srqn)
+    elif queue.uidx is not None:
+        srqn = queue.uidx
     if queue.has_real_time:
         now = now_for(hca, queue)
     else:  # ``FreeRunningTimer.read``, without a call
         ticks = hca.ticks
         now = ticks.now_ns() * ticks.times // ticks.by
     entry = CQE.pack(
-        ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
+        ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now & TIME_MASK,
         queue.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
     if tag is not None:
@@ -224,10 +226,12 @@ def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited:
         is_written = hca.probes.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
     elif cq.compression is not None:
         is_written = hold_or_write(hca, cq, entry, op_own, solicited)
-    else:  # ``cq.write``, without a call
-        is_written = append(hca, cq, entry, op_own)
-        if is_written and (solicited or cq.notification is _ARMED):
+    elif append(hca, cq, entry, op_own):  # ``cq.write``, without a call
+        if solicited or cq.notification is _ARMED:
             notify_of(hca.events, cq, solicited)
+        return
+    else:
+        is_written = False
     if not is_written:
         queue.count("cq_overflow")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from layouts.enums import CqeOpcode
-from layouts.rings.cqe import CQE
+from layouts.rings.cqe import CQE, TIME_MASK
 from layouts.rings.tag_matching import (
     APP_TAG_MATCHING,
     CQE_APP,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.tag_list import TagEntry
     from emu.device.state.hca import Hca
 
-_WORD: Final = 0xFFFFFFFF
 _NO_PACKET: Final = CqeOpcode.NO_PACKET
 _SOLICITED: Final = 1 << 1
 _BYTE_CNT_AT: Final = CQE_APP_AT + CQE_APP.size
@@ -50,8 +49,8 @@ def report(
     now = completions.now_for(hca, qp)
     entry = CQE.pack(
         0, slid, 0 if opcode is _NO_PACKET else qp.remote_qpn,
-        srq.handle if srq.uidx is None else srq.uidx, immediate, byte_cnt, now >> 32 & _WORD,
-        now & _WORD, qp.handle, wqe_counter & 0xFFFF,
+        srq.handle if srq.uidx is None else srq.uidx, immediate, byte_cnt, now & TIME_MASK,
+        qp.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
     word = CQE_APP.pack(APP_TAG_MATCHING, *app)
     entry = front + entry[len(front) : CQE_APP_AT] + word + entry[_BYTE_CNT_AT:]
