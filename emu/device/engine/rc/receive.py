@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events import completions
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.access import segment_views
-from emu.device.engine.mr.access_error import ABSENT_PAGE, TOO_FRAGMENTED, AccessError
+from emu.device.engine.mr.access import LENGTH, access, segment_views
+from emu.device.engine.mr.access_error import (
+    ABSENT_PAGE,
+    SEGMENT_BYTES,
+    TOO_FRAGMENTED,
+    AccessError,
+)
 from emu.device.engine.mr.checks import is_for, is_type_2a
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import check_shared, check_srq_limit, take_shared
@@ -31,7 +36,7 @@ from emu.device.objects.queues.page_fault import (
     Side,
 )
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
+from emu.device.objects.queues.receive_queue import ListBrokenError, RecvQueue, RecvWqe
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.tag_list import TagEntry, TagList, TagMatch
@@ -72,14 +77,19 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     with WQ_CATAS_ERROR: Nak (REMOTE_OPERATIONAL_ERROR), on UC Dropped. A WQE that was set aside is
     reused first. The SRQ's limit event may be raised.
     """
-    srq = qp.srq if qp.st is not _XRC else shared_queue(hca, qp, message)
-    if isinstance(srq, Outcome):
-        return srq
-    queue = qp.rq if srq is None else srq.queue
-    cq = qp.rcq if srq is None or srq.cq is None else srq.cq
+    srq = qp.srq
+    if qp.st is _XRC:
+        named = shared_queue(hca, qp, message)
+        if isinstance(named, Outcome):
+            return named
+        srq = named
+    queue: RecvQueue | None
+    if srq is None:
+        queue, cq, srqn = qp.rq, qp.rcq, 0
+    else:
+        queue, cq, srqn = srq.queue, srq.cq or qp.rcq, srq.handle
     if queue is None or cq is None:
         return invalid_request(hca, qp, RxCheck.RESOURCE, "no receive queue")
-    srqn = srq.handle if srq is not None else 0
     kept = qp.waiting_receive
     if kept is not None and kept.wqe is not None and kept.srqn == srqn:
         # The message has waited for a page and is repeated.
@@ -180,10 +190,14 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     assert receive is not None
     wqe = receive.wqe
     assert wqe is not None
+    segments = wqe.segments
     try:
-        views, left = segment_views(
-            hca, wqe.pd, qp.handle, wqe.segments, (offset, length, LOCAL_WRITE)
-        )
+        if len(segments) == 1 and not hca.has_signatures:
+            size, lkey, address = segments[0]
+            if 0 < length <= SEGMENT_BYTES and length <= (size & LENGTH) - offset:
+                span = address + offset, length, LOCAL_WRITE
+                return access(hca, wqe.pd, qp.handle, lkey, span)
+        views, left = segment_views(hca, wqe.pd, qp.handle, segments, (offset, length, LOCAL_WRITE))
     except AccessError as error:
         if error.violation is TOO_FRAGMENTED:
             return TooFragmented(error.limit, str(error))
@@ -300,29 +314,26 @@ def refuse_scattered(hca: Hca, qp: Qp, receive: ReceiveRequest, why: str) -> Out
 def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     """Write the CQE of the receive WQE that a message has filled, and detach the WQE.
 
-    A message of a tag matching queue is completed by ``matching.complete`` instead. The caller has
-    checked that the message has a WQE.
+    The CQE is RESP_WR_IMM, RESP_SEND_INV, RESP_SEND_IMM or RESP_SEND. A message of a tag matching
+    queue is completed by ``matching.complete`` instead. The caller has checked that the message has
+    a WQE.
     """
     receive = message.receive
     assert receive is not None
     wqe, receive.wqe = receive.wqe, None
     assert wqe is not None
+    immediate, opcode = message.immediate, _RESP_SEND
+    if message.op is _WRITE:
+        opcode = _RESP_WR_IMM
+    elif message.inv_rkey is not None:
+        immediate, opcode = message.inv_rkey, _RESP_SEND_INV
+    elif immediate is not None:
+        opcode = _RESP_SEND_IMM
     if receive.arrival is not None:
-        opcode = _opcode(message)
         matching.complete(hca, qp, message, receive.arrival, wqe.index, opcode, slid)
         return
-    immediate = message.inv_rkey if message.immediate is None else message.immediate
     received = (
         wqe.index, message.length, receive.srqn, immediate or 0, qp.remote_qpn, slid,
         message.solicited, 0, None,
     )  # fmt: skip
-    completions.complete_receive(hca, receive.cq, qp, _opcode(message), received, message.scattered)
-
-
-def _opcode(message: Message) -> CqeOpcode:
-    """Return RESP_WR_IMM, RESP_SEND_INV, RESP_SEND_IMM or RESP_SEND for a message."""
-    if message.op is _WRITE:
-        return _RESP_WR_IMM
-    if message.inv_rkey is not None:
-        return _RESP_SEND_INV
-    return _RESP_SEND if message.immediate is None else _RESP_SEND_IMM
+    completions.complete_receive(hca, receive.cq, qp, opcode, received, message.scattered)

@@ -74,8 +74,9 @@ def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
         message.immediate = wqe.imm
     elif wqe.opcode == _SEND_INVAL:
         message.inv_rkey = wqe.imm
-    message.solicited = bool(wqe.fm_ce_se & SOLICITED)
-    at = after_receiver(hca.link, qp, wqe, message)
+    if wqe.fm_ce_se & SOLICITED:
+        message.solicited = True
+    at = after_receiver(hca.link, qp, wqe, message) if qp.st in _NAMING else DS
     message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
 
@@ -221,6 +222,9 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
                 if budget.steps > limit:
                     raise AccessError(TOO_FRAGMENTED, lkey, address, size, SEGMENT_BYTES)
                 return views
+        if need == LOCAL_READ and (inline := _only_inline(wqe, at)):
+            message.segments, message.length = (inline,), inline[0]
+            return (memoryview(wqe.buf)[inline[2] : inline[2] + inline[0]],)
         message.segments = segments = data_segments(wqe, at, need)
         views, message.length = all_views(hca, qp.pd, qp.handle, segments, need, wqe.buf)
     except AccessError as error:
@@ -233,6 +237,15 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
         message.length = listed_length(hca, message.segments)
         return ()
     return views
+
+
+def _only_inline(wqe: Wqe, at: int) -> Segment | None:
+    """Return the inline segment that has all data of a request from byte ``at`` on, or None."""
+    size = int.from_bytes(wqe.buf[at : at + _INLINE_HEADER_BYTES], "big") - INLINE
+    start = at + _INLINE_HEADER_BYTES
+    if size <= 0 or (start + size + DS - 1 & -DS) != wqe.ds * DS:
+        return None
+    return size, INLINE_KEY, start
 
 
 def gather(

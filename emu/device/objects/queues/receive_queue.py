@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.ring_page import RingPage, RingPages
 from emu.device.objects.queues.geometry import RqGeometry
-from emu.device.ports import DmaError, GuestMemory
+from emu.device.ports import Buffer, DmaError, GuestMemory
 from layouts.rings.wqe import DATA, DS, NEXT
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ class RecvRing(RecvQueue):
         self._pages = pages
         self._page = RingPage()
         """The page of the last WQE."""
+        self._record = RingPage()
+        """The counter in the doorbell record."""
 
     def take(self) -> RecvWqe | None:
         """Consume and return the next WQE of the ring; None when none is posted.
@@ -149,16 +151,22 @@ class RecvRing(RecvQueue):
         Raises DmaError.
         """
         posted: int
-        (posted,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, _COUNTER.size))
+        generation, record = self._memory.generation, self._record
+        if record.generation == generation:
+            # Copied first: Struct reads single bytes, while the driver may write the counter.
+            (posted,) = _COUNTER.unpack(record.view.tobytes())
+        else:
+            self._pages.keep_record(record, self._dbr_addr, _COUNTER.size)
+            (posted,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, _COUNTER.size))
         index, stride, page = self._consumed, self._stride, self._page
         if posted & _COUNTER_MASK == index:
             return None
         at = (index & self._size - 1) * stride
-        if (
-            page.start <= at < page.limit and page.generation == self._memory.generation
-        ) or self._pages.turn(page, self._buffer, at, stride, writable=False):
+        if (page.start <= at < page.limit and page.generation == generation) or self._pages.turn(
+            page, self._buffer, at, stride, writable=False
+        ):
             start = at - page.start
-            wqe = page.view[start : start + stride].tobytes()
+            wqe: Buffer = page.view[start : start + stride]
         else:
             wqe = self._buffer.read(at, stride)
         self._consumed = (index + 1) & _COUNTER_MASK
@@ -320,11 +328,14 @@ class SharedRecvList(SharedRecvQueue):
         return RecvWqe(index, scatter_list(wqe[DS:]), self._pd)
 
 
-def scatter_list(wqe: bytes) -> list[Segment]:
+def scatter_list(wqe: Buffer) -> list[Segment]:
     """Return the data segments of a receive WQE, up to its end mark: byte count, lkey, address.
 
     ``wqe`` must not contain the link segment of a shared queue.
     """
+    if len(wqe) == DS:
+        segment = DATA.unpack(wqe)
+        return [] if segment[1] == END_OF_LIST_LKEY and not segment[0] else [segment]
     segments: list[Segment] = []
     for segment in DATA.iter_unpack(wqe):
         if segment[1] == END_OF_LIST_LKEY and not segment[0]:
