@@ -68,7 +68,9 @@ def run(hca: Hca) -> bool:
         budget.is_gathering = False
         if budget.end_calls:
             budget.release()
-    return len(ready) > 0 or scheduler.has_broken_cqs
+    if ready:
+        return True
+    return scheduler.has_broken_cqs
 
 
 def _stop_users_of_broken_cqs(hca: Hca) -> None:

@@ -57,6 +57,7 @@ log = logging.getLogger(__name__)
 _FEW_BYTES: Final = 1 << 16
 """Longest message that is not charged to the round's budget by its length."""
 
+_WQES: Final = range(WQES_PER_POLL)
 _RTS: Final = QpState.RTS
 _DCI: Final = QpType.DCI
 
@@ -122,7 +123,7 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     own, pace, moving = qp.adapter_requests, qp.pace, qp.moving
     waiting = sq.waiting()
     budget.charge(STEPS_PER_WQE * (waiting if waiting < WQES_PER_POLL else WQES_PER_POLL))
-    for _ in range(WQES_PER_POLL):
+    for _ in _WQES:
         work: Work | Outcome
         if moving is not None and moving.wqe is not None:  # a message before the first request
             wqe, work, moving = moving.wqe, moving, None

@@ -50,6 +50,8 @@ SEND_SPACING: Final = 0x100
 """Each doorbell register for sending has two buffers of this size (log_bf_reg_size is 9)."""
 
 _IN_BUFFER: Final = SEND_SPACING - 1
+_SEND_REGISTERS: Final = frozenset(range(UAR_SEND, PAGE, SEND_SPACING))
+"""Offsets in a UAR page of the doorbells for sending, one for each buffer."""
 _QPN: Final = 4
 """Offset of the queue's number, three bytes long, in a send doorbell."""
 _QPN_DS: Final = Struct(">4xI")
@@ -125,7 +127,18 @@ class Doorbells:
         pages = self._hca.uar_pages
         index, offset = address >> pages.log_bytes, address & pages.in_uar
         uar = self._hca.uars.get(index & pages.base_mask)
-        if uar is None:
+        if (  # nearly all stores
+            uar is not None
+            and offset in _SEND_REGISTERS
+            and len(data) == _WHOLE
+            and self._blueflame is None
+        ):
+            # Any page may ring any queue, not only the page in the queue's context: a doorbell only
+            # makes the queue read its own doorbell record, which it may do at any time.
+            qpn_ds: int
+            (qpn_ds,) = _QPN_DS.unpack(data)
+            self._ring(qpn_ds >> 8, offset, data)
+        elif uar is None:
             # A driver that has disabled the interface may ring again while its queues still exist.
             level = logging.DEBUG if self._is_disabled() else logging.WARNING
             log.log(
@@ -136,13 +149,7 @@ class Doorbells:
                 return  # the rest of a guest's page without uar_4k
             if self._blueflame is not None and self._blueflame.take(uar, index, offset, data):
                 return
-            # Any page may ring any queue, not only the page in the queue's context: a doorbell only
-            # makes the queue read its own doorbell record, which it may do at any time.
-            if not offset & _IN_BUFFER and len(data) == _WHOLE:  # nearly all, without a call
-                qpn_ds: int
-                (qpn_ds,) = _QPN_DS.unpack(data)
-                self._ring(qpn_ds >> 8, offset, data)
-            elif (number := send_number(offset, data)) is not None:
+            if (number := send_number(offset, data)) is not None:
                 self._ring(number, offset, data)
         elif offset >= UAR_SEND_NO_DBR:
             self._post(offset, data)

@@ -132,6 +132,8 @@ class Function:
         """Whether the SR-IOV capability of the physical function decodes the BAR."""
         self._decoded = self._decoded2 = 0
         """Decoded bytes of BAR 0 and BAR 2; 0 while Memory Space Enable is off."""
+        self._uars_end = 0
+        """End of the UAR pages in BAR 0; 0 while their doorbells are not decoded, or traced."""
         self._mastering: bool | None = None
         self._commands_before = 0
         self._last_round = -1
@@ -208,6 +210,8 @@ class Function:
             has_memory = self._has_vf_memory and config.in_d0
             mastering = mastering and self.vhca.vf_enabled
         self._decoded = self.model.bar0_size if has_memory else 0
+        is_heard = has_memory and self.tracer is None and not self.hca.health.has_failed
+        self._uars_end = self.bar0.memic_first if is_heard else 0
         self._decoded2 = self._bar2_size if has_memory else 0
         if mastering != self._mastering:
             self._mastering = mastering
@@ -279,6 +283,12 @@ class Function:
         Fault rules that drop writes see BAR 0 only, and a failed function stores there only its
         MSI-X table. A bug in the emulator stops the function, in BAR 2 the sub-function alone.
         """
+        if FIRST_UAR <= offset < self._uars_end and not bar and self.hca.probes.faults is None:
+            try:
+                self.bar0.doorbells.write(offset, data)  # nearly all stores
+            except Exception:
+                self.hca.health.fail()
+            return
         if bar or offset < 0 or offset + len(data) > self._decoded:
             if bar == _SUB_FUNCTIONS and 0 <= offset <= self._decoded2 - len(data):
                 self._bar2_write(offset, data)
@@ -294,10 +304,7 @@ class Function:
             if offset < MSIX_PBA and offset >= MSIX_TABLE and self._msix.write(offset, data):
                 return
             if not self.hca.health.has_failed:
-                if offset >= FIRST_UAR and faults is None and offset < self.bar0.memic_first:
-                    self.bar0.doorbells.write(offset, data)  # nearly all, without a call
-                else:
-                    self.bar0.write(offset, data)
+                self.bar0.write(offset, data)
         except Exception:
             self.hca.health.fail()
 
@@ -455,6 +462,7 @@ class Function:
         then restarts the function, sooner once the driver has read the health buffer.
         """
         hca = self.hca
+        self._uars_end = 0
         try:
             lifecycle.quiesce(hca)
             self.cmdif.forget()

@@ -204,7 +204,7 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     if immediate is None:
         data = message.data
         if len(target) == 1 and len(data) == 1:
-            target[0][: len(data[0])] = data[0]
+            target[0][: message.length] = data[0]
         else:
             copy(target, data)
         return None
