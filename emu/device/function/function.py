@@ -19,7 +19,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.engine.lag.arrive import arrive as arrive_at_board
 from emu.device.engine.lag.wire import LagWire
-from emu.device.function.bar0 import FIRST_UAR, HEALTH_SYNDROME, Bar0
+from emu.device.function.bar0 import CMD_DBELL, FIRST_UAR, HEALTH_SYNDROME, Bar0
 from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
 from emu.device.function.sub_functions import SubFunctionSlots, bar2_size
@@ -50,6 +50,7 @@ MMIO_WRITE_POINT: Final[FaultPoint[[int, Buffer], bool]] = FaultPoint("mmio.writ
 
 _SUB_FUNCTIONS: Final = 2
 """The BAR of the sub-functions."""
+_WORD_BYTES: Final = 4
 
 
 class Function:
@@ -304,7 +305,10 @@ class Function:
             if offset < MSIX_PBA and offset >= MSIX_TABLE and self._msix.write(offset, data):
                 return
             if not self.hca.health.has_failed:
-                self.bar0.write(offset, data)
+                if offset == CMD_DBELL and faults is None and len(data) == _WORD_BYTES:
+                    self.cmdif.doorbell(int.from_bytes(data, "big"))  # nearly all others
+                else:
+                    self.bar0.write(offset, data)
         except Exception:
             self.hca.health.fail()
 

@@ -104,7 +104,7 @@ def test_turn(pair, blunder, told, clock):
     ("part", "method", "access"),
     [
         ("bar0", "read", lambda function: function.bar_read(0, 0, 4)),
-        ("bar0", "write", lambda function: function.bar_write(0, 0x18, bytes(4))),
+        ("bar0", "write", lambda function: function.bar_write(0, 0x14, bytes(4))),
         ("interrupts", "pending", lambda function: function.bar_read(0, MSIX_PBA, 8)),
         ("config", "read", lambda function: function.config_read(0, 4)),
         ("config", "write", lambda function: function.config_write(4, bytes(2))),
