@@ -1,4 +1,4 @@
-"""Lifecycle of a function: polls of its queues, link changes, teardown and shutdown.
+"""Lifecycle of a function: queues that must stop, link changes, teardown and shutdown.
 
 ``emu.device.state.hca`` holds the state; this module changes all of it.
 """
@@ -29,7 +29,6 @@ from emu.device.port.eth.vport import NicVport
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import STEPS_PER_SHUT_DOWN, STEPS_PER_STOP
 from emu.device.rounds.portions import Portions
-from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state.events import Events
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.polls import POLLS
@@ -44,33 +43,16 @@ for _module in walk_packages(engine.__path__, f"{engine.__name__}."):
 
 
 def run(hca: Hca) -> bool:
-    """Poll up to QUEUES_PER_ROUND ready queues within the budget; return whether work is left.
+    """Poll ready queues within the budget (``Scheduler.poll``); return whether work is left.
 
-    First stop the users of broken CQs, a part in each round. A queue whose poll returns True goes
-    back to the end of the ready list. A poll's exception propagates to the caller.
+    First stop the users of broken CQs, a part in each round.
     """
-    budget, scheduler = hca.budget, hca.scheduler
-    ready = scheduler.ready
-    if scheduler.has_broken_cqs and not budget.exhausted(POLL_BUDGET):
+    scheduler = hca.scheduler
+    if scheduler.has_broken_cqs and not hca.budget.exhausted(POLL_BUDGET):
         _stop_users_of_broken_cqs(hca)
-    if not ready:
+    if not scheduler.ready:
         return scheduler.has_broken_cqs
-    budget.is_gathering = True
-    try:
-        for _ in range(min(len(ready), QUEUES_PER_ROUND)):
-            if budget.steps > POLL_BUDGET:
-                break
-            queue = ready.popleft()
-            queue.is_ready = False
-            if POLLS[type(queue)](hca, queue):
-                scheduler.schedule(queue)
-    finally:
-        budget.is_gathering = False
-        if budget.end_calls:
-            budget.release()
-    if ready:
-        return True
-    return scheduler.has_broken_cqs
+    return scheduler.poll(hca, hca.budget, POLLS)
 
 
 def _stop_users_of_broken_cqs(hca: Hca) -> None:

@@ -37,6 +37,7 @@ from emu.device.state.containment import Recovery
 from emu.device.state.hca import MSIX_VECTORS, Hca, HcaOptions, HcaState
 from emu.device.state.parts.unhandled import Unhandled
 from emu.device.state.points import FaultInjector, FaultPoint
+from emu.device.state.polls import POLLS
 from layouts.enums import PortType
 
 if TYPE_CHECKING:
@@ -450,7 +451,9 @@ class Function:
                 budget.charge(self.deferred_free.free_some())
             if self.parts:
                 more = self.parts.run()
-            if (scheduler.ready or scheduler.has_broken_cqs) and lifecycle.run(hca):
+            if scheduler.has_broken_cqs:
+                more = lifecycle.run(hca) or more
+            elif scheduler.ready and scheduler.poll(hca, budget, POLLS):
                 more = True
             return more or self.cmdif.busy or self.deferred_free.is_left or budget.is_waiting
         except Exception:

@@ -1,15 +1,20 @@
-"""The scheduler of a function: which of its queues have work, and whether the function runs.
+"""The scheduler of a function: which of its queues have work, their polls, and whether it runs.
 
-``emu.device.engine.lifecycle.run`` polls the queues. ``emu.device.rounds.budget`` limits a round.
+``emu.device.rounds.budget`` limits a round.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.queue import Queue
+from emu.device.rounds.budget import POLL_BUDGET, Budget
+from emu.device.rounds.sizes import QUEUES_PER_ROUND
+
+HcaT = TypeVar("HcaT")
 
 
 class Scheduler:
@@ -21,7 +26,7 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.ready: deque[Queue] = deque()
-        """Queues that wait for a poll (``emu.device.engine.lifecycle.run``)."""
+        """Queues that wait for :meth:`poll`."""
         self.is_awake = True
         """Whether the function is scheduled to run."""
         self.on_work: Callable[[], None] = lambda: None
@@ -48,6 +53,31 @@ class Scheduler:
             if not self.is_awake:
                 self.is_awake = True
                 self.on_work()
+
+    def poll(
+        self, hca: HcaT, budget: Budget, polls: Mapping[type[Queue], Callable[[HcaT, Any], bool]]
+    ) -> bool:
+        """Poll up to QUEUES_PER_ROUND ready queues; return whether any is left, or a CQ has failed.
+
+        ``polls`` has the poll function of each class of queue, which gets ``hca``. No queue is
+        polled once the budget is used up. A queue whose poll returns True goes back to the end of
+        the ready list. A poll's exception propagates to the caller.
+        """
+        ready = self.ready
+        budget.is_gathering = True
+        try:
+            for _ in range(min(len(ready), QUEUES_PER_ROUND)):
+                if budget.steps > POLL_BUDGET:
+                    break
+                queue = ready.popleft()
+                queue.is_ready = False
+                if polls[type(queue)](hca, queue):
+                    self.schedule(queue)
+        finally:
+            budget.is_gathering = False
+            if budget.end_calls:
+                budget.release()
+        return len(ready) > 0 or self.has_broken_cqs
 
     def wake(self) -> None:
         """Schedule the function to run by calling ``on_work``; no effect while it is scheduled."""
