@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from emu.device.objects.memory.ring_page import RingPages
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.queues.vector_moderation import VectorModeration
 from emu.device.ports import Clock, Interrupts
@@ -15,13 +16,19 @@ from layouts.enums import EventType
 class Events:
     """All that reporting an event needs."""
 
-    __slots__ = ("clock", "interrupts", "probes", "subscribers", "vector_moderation")
+    __slots__ = (
+        "clock", "interrupts", "probes", "ring_pages", "subscribers", "vector_moderation",
+    )  # fmt: skip
 
-    def __init__(self, interrupts: Interrupts, clock: Clock, probes: Probes) -> None:
+    def __init__(
+        self, interrupts: Interrupts, clock: Clock, probes: Probes, ring_pages: RingPages
+    ) -> None:
         self.interrupts = interrupts
         self.clock = clock
         """Clock of the current objects (``Hca.clock``)."""
         self.probes = probes
+        self.ring_pages = ring_pages
+        """The views of the pages of rings."""
         self.vector_moderation: dict[int, VectorModeration] = {}
         """Interrupt vectors with a minimum interval between interrupts."""
         self.subscribers: dict[EventType, Eq] = {}

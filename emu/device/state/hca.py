@@ -140,7 +140,8 @@ class Hca(ObjectTables):
         """Lifetime of the current objects."""
         self.clock: Clock = self.lifetime.clock
         """Clock of objects: none of their timers fires after they have been dropped."""
-        self.events = Events(interrupts, self.clock, self.probes)
+        self.view_cache = ViewCache(memory, self.probes, self)
+        self.events = Events(interrupts, self.clock, self.probes, self.view_cache.ring_pages)
         self.sub_functions: SubFunctions[Hca] | None = None
         """Sub-functions that the function manages; None if it can have none."""
         self.sub_function: SubFunction[Hca] | None = None
@@ -172,7 +173,6 @@ class Hca(ObjectTables):
         """Received packets that may be merged with later ones."""
         self.link_partner = LinkPartner()
         """State of the port at the other end of its cable."""
-        self.view_cache = ViewCache(memory, self.probes, self)
         self.copies: dict[tuple[int, int], Copy] = {}
         """WQEs that are being copied behind send doorbells, by page and offset (BlueFlame)."""
         self.pins = pins()

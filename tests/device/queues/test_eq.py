@@ -50,6 +50,15 @@ def test_owner_bit_follows_the_wrap(port_events):
         port_events.update_ci()
 
 
+def test_ring_of_several_pages(driver, function):
+    queue = port_event_queue(driver, function, log_size=7)
+    for _ in range(3):
+        for _ in range(50):
+            queue.raise_one()
+        assert [entry.type for entry in queue.drain()] == [EventType.PORT_CHANGE] * 50
+        queue.update_ci()
+
+
 def test_overrun_loses_and_counts(port_events, driver, function, caplog):
     """Each is counted; the log tells once when it begins, and when it is over."""
     for lost in (0, 0, 0, 0, 1, 2, 3):
@@ -68,11 +77,15 @@ def test_overrun_loses_and_counts(port_events, driver, function, caplog):
     assert driver.must(Op.QUERY_EQ, eq_number=port_events.eqn).eq_context_entry.status == 0
 
 
-def test_ring_that_is_no_guest_memory_any_more(port_events, driver, irqs, caplog):
+@pytest.mark.parametrize("written", [0, 1])
+def test_ring_that_is_no_guest_memory_any_more(port_events, driver, irqs, caplog, written):
+    """Even after an event in the same page."""
+    for _ in range(written):
+        port_events.raise_one()
     driver.memory.revoke(port_events.addresses[0])
     port_events.raise_one()
     assert "PORT_CHANGE event lost" in caplog.text
-    assert irqs.fired == []
+    assert irqs.fired == [5] * written
     assert driver.must(Op.QUERY_EQ, eq_number=port_events.eqn).eq_context_entry.status == 0xA
 
 

@@ -49,7 +49,7 @@ class TestScheduler:
 class TestEvents:
     @pytest.fixture
     def events(self):
-        return Events(None, None, Probes(None))
+        return Events(None, None, Probes(None), None)
 
     @pytest.mark.parametrize("ends", ["first", "second"])
     def test_the_last_subscriber_gets_the_event(self, events, ends):

@@ -86,8 +86,15 @@ def write(events: Events, eq: Eq, event: EventType, sub_type: int, data: Buffer)
     entry[EQE_DATA_OFFSET : EQE_DATA_OFFSET + len(data)] = data
     entry[_OWNER] = eq.pi >> eq.log_size & 1
     at = (eq.pi & eq.entries - 1) * EQE_BYTES
+    page, rings = eq.page, events.ring_pages
     try:
-        eq.buffer.write(at, entry)
+        if (
+            page.start <= at < page.limit and page.generation == rings.memory.generation
+        ) or rings.turn(page, eq.buffer, at, EQE_BYTES, writable=True):
+            start = at - page.start
+            page.view[start : start + EQE_BYTES] = entry
+        else:
+            eq.buffer.write(at, entry)
     except DmaError as error:
         eq.has_write_failed = True
         log.warning("%r: %s event lost: %s", eq, event.name, error)

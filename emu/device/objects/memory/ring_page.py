@@ -46,14 +46,14 @@ class RingPage:
 class RingPages:
     """The views of one function."""
 
-    __slots__ = ("_may_keep", "_memory", "_pages")
+    __slots__ = ("_may_keep", "_pages", "memory")
 
     def __init__(self, memory: GuestMemory, may_keep: Callable[[], bool]) -> None:
         """Keep views of ``memory`` whenever ``may_keep`` allows it.
 
         Fault rules do not allow it: they observe each access.
         """
-        self._memory = memory
+        self.memory = memory
         self._may_keep = may_keep
         self._pages: deque[RingPage] = deque()
 
@@ -69,13 +69,13 @@ class RingPages:
         if at + size > end:
             return False
         try:
-            view = self._memory.view(iova, end - start, writable=writable)
+            view = self.memory.view(iova, end - start, writable=writable)
         except DmaError:
             return False
         if not page.limit:
             self._add(page)
         page.view, page.start, page.limit = view, start, end - size + 1
-        page.generation = self._memory.generation
+        page.generation = self.memory.generation
         return True
 
     def keep_record(self, record: RingPage, iova: int, size: int) -> bool:
@@ -86,13 +86,13 @@ class RingPages:
         if not self._may_keep():
             return False
         try:
-            view = self._memory.view(iova, size, writable=False)
+            view = self.memory.view(iova, size, writable=False)
         except DmaError:
             return False
         if not record.limit:
             self._add(record)
         record.view, record.limit = view, 1
-        record.generation = self._memory.generation
+        record.generation = self.memory.generation
         return True
 
     def _add(self, page: RingPage) -> None:

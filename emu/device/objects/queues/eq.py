@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.objects.memory.pages import PageList
+from emu.device.objects.memory.ring_page import RingPage
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 
@@ -17,7 +18,7 @@ class Eq(Object):
 
     __slots__ = (
         "armed", "buffer", "ci", "ctx", "entries", "events", "has_write_failed", "is_losing",
-        "log_size", "overruns", "pi", "uar_page", "vector",
+        "log_size", "overruns", "page", "pi", "uar_page", "vector",
     )  # fmt: skip
     kind = "eq"
     numbering = Numbering(
@@ -30,6 +31,8 @@ class Eq(Object):
         self.ctx = ctx
         self.events = events
         self.buffer = buffer
+        self.page = RingPage()
+        """The page of the last entry."""
         self.log_size = int(ctx.log_eq_size)
         self.entries = 1 << self.log_size
         self.vector = int(ctx.intr)
