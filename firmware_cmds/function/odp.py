@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _INFO: Final = layout.page_fault_resume_in.packer("page_fault_info")
+_ERROR: Final = 1 << 63
+_MEMORY_TOKEN: Final = (1 << 48) - 1
+_TRANSPORT_TOKEN: Final = (1 << 24) - 1
+_NUMBER: Final = (1 << 24) - 1
+_NUMBER_AT: Final = 32
+_TYPE_AT: Final = 56
+_TYPE: Final = 7
 
 
 @command(
@@ -31,11 +38,10 @@ def page_fault_resume(
     """
     given: bytes
     (given,) = _INFO.unpack_from(cmd.buf)
+    info = int.from_bytes(given, "big")
+    is_refused = info & _ERROR != 0
     if hca.caps.is_memory_scheme:
-        memory = layout.mem_page_fault_info(given)
-        token = memory.fault_token_47_32 << 32 | memory.fault_token_31_0
-        page_faults.resume(hca, token, bool(memory.error))
+        page_faults.resume(hca, info & _MEMORY_TOKEN, is_refused)
     else:
-        info = layout.trans_page_fault_info(given)
-        named = info.page_fault_type, info.wq_number
-        page_faults.resume(hca, info.fault_token, bool(info.error), named)
+        named = info >> _TYPE_AT & _TYPE, info >> _NUMBER_AT & _NUMBER
+        page_faults.resume(hca, info & _TRANSPORT_TOKEN, is_refused, named)

@@ -127,6 +127,20 @@ class TestMemoryScheme:
         assert len(channel.sent()) == 1
 
 
+@pytest.mark.parametrize(
+    ("scheme", "reserved"),
+    [(TRANSPORT_ODP, 0x7800_0000_FF00_0000), (MEMORY_ODP, 0x7FFF << 48)],
+    ids=["transport", "memory"],
+)
+@pytest.mark.usefixtures("scheme")
+def test_reserved_bits_of_a_resume_are_ignored(sending, node, source, channel, reserved):
+    source.bring_in()
+    info = int.from_bytes(resume_info(sending), "big") | reserved
+    node.driver.must(Op.PAGE_FAULT_RESUME, page_fault_info=info.to_bytes(8, "big"))
+    node.settle()
+    assert len(channel.sent()) == 1
+
+
 def test_no_timeout_runs_while_the_peer_waits_for_a_page(pair, clock):
     """Neither a doorbell nor a link that is down for a while counts as a retry."""
     left, right = pair

@@ -97,7 +97,7 @@ def access(
     try:
         if mkey.signature is not None:
             return mkey.signature.views(hca, mkey, qpn, span, depth, limit)
-        return _translate(hca, mkey, span, depth, limit)
+        return _translate(hca, mkey, key, span, depth, limit)
     except (DmaError, IndexError):
         raise AccessError(Violation.TRANSLATION, key, *span[:2]) from None
 
@@ -213,7 +213,7 @@ def listed_length(tables: ObjectTables, segments: Sequence[Segment]) -> int:
     return total
 
 
-def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) -> Views:
+def _translate(hca: Hca, mkey: Mkey, key: int, span: Span, depth: int, limit: int | None) -> Views:
     """Return the views of a checked key's range, by its access mode; cache those of an MTT key.
 
     Raises TOO_FRAGMENTED above MAX_BYTES, ABSENT_PAGE at an entry without the right, and DmaError
@@ -221,10 +221,10 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
     """
     va, length, need = span
     if length > MAX_BYTES:
-        raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, MAX_BYTES)
+        raise AccessError(TOO_FRAGMENTED, key, va, length, MAX_BYTES)
     writable = bool(need & WRITES)
     if mkey.mode is _MTT and va >> mkey.log_page_size == va + length - 1 >> mkey.log_page_size:
-        return page_part(hca.view_cache, mkey, span)
+        return page_part(hca.view_cache, mkey, key, span)
     if mkey.mode is _PA:
         return hca.memory.segments(va, length, writable=writable)
     if mkey.mode is _MEMIC:

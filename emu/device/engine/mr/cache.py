@@ -55,9 +55,10 @@ def keep(cache: ViewCache, mkey: Mkey, span: Span, parts: Views) -> None:
         mkey.views[span] = cache.memory.generation, parts
 
 
-def page_part(cache: ViewCache, mkey: Mkey, span: Span) -> Views:
+def page_part(cache: ViewCache, mkey: Mkey, key: int, span: Span) -> Views:
     """Return the bytes of a range inside one page of an MTT key, and cache the page and the range.
 
+    ``key`` is the number of ``mkey``, with its variant.
     Raises IndexError behind the list of pages, AccessError (ABSENT_PAGE) at an entry without the
     right, DmaError for bytes that are not granted. While a fault plan is in force, no new view is
     cached.
@@ -74,7 +75,7 @@ def page_part(cache: ViewCache, mkey: Mkey, span: Span) -> Views:
         return views
     entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
     if not entry & (MTT_WRITE if writable else MTT_READ):
-        raise AccessError(ABSENT_PAGE, mkey.key, va, length)
+        raise AccessError(ABSENT_PAGE, key, va, length)
     iova = entry & MTT_ADDRESS
     page = _whole(cache.memory, iova, 1 << shift, writable) if cache.probes.faults is None else None
     if page is None:

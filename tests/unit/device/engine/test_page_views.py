@@ -52,7 +52,7 @@ def parts(cache, mkey, span):
     if span[0] // PAGE != (span[0] + span[1] - 1) // PAGE:
         return parts_of_pages(cache, mkey, span)
     try:
-        return page_part(cache, mkey, span)
+        return page_part(cache, mkey, mkey.key, span)
     except (AccessError, DmaError):
         return []
 
