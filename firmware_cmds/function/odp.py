@@ -41,7 +41,7 @@ def page_fault_resume(
     info = int.from_bytes(given, "big")
     is_refused = info & _ERROR != 0
     if hca.caps.is_memory_scheme:
-        page_faults.resume(hca, info & _MEMORY_TOKEN, is_refused)
+        page_faults.resume(hca.events, hca.page_faults, info & _MEMORY_TOKEN, is_refused)
     else:
         named = info >> _TYPE_AT & _TYPE, info >> _NUMBER_AT & _NUMBER
-        page_faults.resume(hca, info & _TRANSPORT_TOKEN, is_refused, named)
+        page_faults.resume(hca.events, hca.page_faults, info & _TRANSPORT_TOKEN, is_refused, named)

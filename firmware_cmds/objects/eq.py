@@ -70,7 +70,8 @@ def destroy_eq(hca: Hca, cmd: layout.destroy_eq_in, out: layout.destroy_eq_out) 
     Fail pending page faults if no other EQ reports them. The refusal is BAD_RES_STATE_ERR, as for
     an unknown number.
     """
-    yield from lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
+    eq = hca.eqs.remove(cmd.eq_number)
+    yield from lifecycle.unsubscribe(hca.events, hca.page_faults, eq)
 
 
 @command(Op.QUERY_EQ, privileged=True)

@@ -24,6 +24,7 @@ from emu.device.engine.rc import dynamic
 from emu.device.objects.object import Object
 from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.eq import Eq
+from emu.device.objects.queues.page_fault import PageFaultTable
 from emu.device.objects.table import Table
 from emu.device.port.eth.vport import NicVport
 from emu.device.rounds.budget import POLL_BUDGET
@@ -179,14 +180,14 @@ def _stop_each(copies: Mapping[tuple[int, int], Copy]) -> Iterator[int]:
         yield 1
 
 
-def unsubscribe(hca: Hca, eq: Eq) -> Portions[None]:
+def unsubscribe(events: Events, faults: PageFaultTable, eq: Eq) -> Portions[None]:
     """Remove the event subscriptions of an EQ that is being destroyed.
 
     If no other EQ subscribes to PAGE_FAULT, fail all open page faults, in several steps.
     """
-    hca.events.unsubscribe(eq)
-    if hca.events.subscribers.get(EventType.PAGE_FAULT) is None:
-        yield from page_faults.refuse_all(hca)
+    events.unsubscribe(eq)
+    if events.subscribers.get(EventType.PAGE_FAULT) is None:
+        yield from page_faults.refuse_all(events, faults)
 
 
 def set_link(hca: Hca, *, up: bool) -> None:

@@ -62,13 +62,18 @@ def post(events: Events, eq: Eq, event: EventType, sub_type: int, data: Buffer) 
     return write(events, eq, event, sub_type, data)
 
 
+def is_full(eq: Eq) -> bool:
+    """Return whether all entries are unread, so that the next event would be lost."""
+    return eq.pi - eq.ci >= eq.entries
+
+
 def write(events: Events, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
     """Do the same as ``post``, without planned faults: return False when the event is lost.
 
     A full ring counts an overrun; the first one of a series is logged. Unwritable memory sets
     ``has_write_failed``.
     """
-    if eq.pi - eq.ci >= eq.entries:
+    if is_full(eq):
         eq.overruns += 1
         if not eq.is_losing:
             eq.is_losing = True

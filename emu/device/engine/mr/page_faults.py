@@ -151,7 +151,7 @@ def suspend(
     hca.page_faults.add(fault)
     log.debug("%r: %s", fault, fault.page)
     if hca.probes.faults is None:
-        post_event(hca, fault)
+        post_event(hca.events, fault)
     else:
         hca.probes.faults.show(PAGE_FAULT_POINT, fault)
     return fault
@@ -174,42 +174,49 @@ def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
         )
 
 
-def post_event(hca: Hca, fault: PageFault) -> None:
+def post_event(events: Events, fault: PageFault) -> None:
     """Post the PAGE_FAULT event once the EQ has space, in the order of the page faults.
 
     Without a subscribed EQ the page fault is refused.
     """
-    faults = hca.page_faults
+    faults = fault.table
+    assert faults is not None  # set while the fault is open
     faults.unreported[fault.token] = fault
     if faults.timer is None:
-        _post_events(hca)
+        _post_events(events, faults)
 
 
-def _post_events(hca: Hca) -> None:
+def _post_events(events: Events, faults: PageFaultTable) -> None:
     """Post some of the waiting events, until the EQ is full; a timer continues.
 
     Without a subscribed EQ the waiting page faults are refused.
     """
-    faults, posted = hca.page_faults, 0
+    posted = 0
     faults.timer = None
     while faults.unreported:
         fault = next(iter(faults.unreported.values()))
-        eq = hca.events.subscribers.get(_PAGE_FAULT)
-        is_full = eq is not None and eq.pi - eq.ci >= eq.entries
+        eq = events.subscribers.get(_PAGE_FAULT)
+        is_full = eq is not None and eq_engine.is_full(eq)
         if is_full or posted == EVENTS_PER_POLL:
             delay_ns = FULL_QUEUE_NS if is_full else 0
-            faults.timer = hca.clock.call_later(delay_ns, lambda: _post_events(hca))
+            faults.timer = events.clock.call_later(delay_ns, lambda: _post_events(events, faults))
             return
         posted += 1
         if eq is None:
-            close(hca, fault, refused=True)
+            close(events, fault, refused=True)
         else:
             del faults.unreported[fault.token]
             sub_type, data = fault.event()
-            eq_engine.post(hca.events, eq, _PAGE_FAULT, sub_type, data)
+            eq_engine.post(events, eq, _PAGE_FAULT, sub_type, data)
 
 
-def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = None) -> None:
+def resume(
+    events: Events,
+    faults: PageFaultTable,
+    token: int,
+    error: bool,
+    named: tuple[int, int] | None = None,
+) -> None:
     """Process PAGE_FAULT_RESUME: end the page fault, refused if ``error``.
 
     ``named`` is type and number, in the transport scheme. Raise BAD_RES_ERR for a token that is not
@@ -217,30 +224,32 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
     queue pair of the page fault has stopped meanwhile; the token then becomes invalid. A fault plan
     may delay the end.
     """
-    fault = hca.page_faults.find(token)
+    fault = faults.find(token)
     if fault is None:
-        if hca.page_faults.forget_lapsed(token):
+        if faults.forget_lapsed(token):
             return
         raise CmdError(Status.BAD_RES_ERR, "no such page fault", f"token {token:#x}")
     if named is not None and not fault.is_named_by(*named):
         raise CmdError(
             Status.BAD_PARAM_ERR, "page fault is of another type or queue", f"{fault!r}, {named}"
         )
-    if hca.probes.faults is None:
-        close(hca, fault, refused=error)
+    if events.probes.faults is None:
+        close(events, fault, refused=error)
     else:
-        hca.probes.faults.show(RESUME_POINT, fault, error)
+        events.probes.faults.show(RESUME_POINT, fault, error)
 
 
-def close(hca: Hca, fault: PageFault, *, refused: bool) -> None:
+def close(events: Events, fault: PageFault, *, refused: bool) -> None:
     """Close an open page fault: retry its operation, or fail the operation if ``refused``.
 
     ``PageFault.end`` has the steps.
     """
-    hca.page_faults.close(fault)
-    if hca.probes.tracer:
-        _trace(hca.probes, hca.clock, fault, "error" if refused else "resumed")
-    fault.end(fault.refusal_text(hca.clock.now_ns() - fault.raised_ns) if refused else "")
+    table, now_ns = fault.table, events.clock.now_ns
+    assert table is not None  # set while the fault is open
+    table.close(fault)
+    if events.probes.tracer:
+        _trace(events.probes, events.clock, fault, "error" if refused else "resumed")
+    fault.end(fault.refusal_text(now_ns() - fault.raised_ns) if refused else "")
 
 
 def cancel(probes: Probes, clock: Clock, qp: Qp, *sides: Side) -> None:
@@ -294,11 +303,11 @@ def _cancel_each(probes: Probes, clock: Clock, table: PageFaultTable) -> Iterato
         yield COST_OF_ENDING
 
 
-def refuse_all(hca: Hca) -> Portions[None]:
+def refuse_all(events: Events, faults: PageFaultTable) -> Portions[None]:
     """Refuse all open page faults, in several steps, unless another EQ subscribes meanwhile."""
-    for number, fault in enumerate(hca.page_faults.open(), 1):
-        if fault.is_open and hca.events.subscribers.get(_PAGE_FAULT) is None:
-            close(hca, fault, refused=True)
+    for number, fault in enumerate(faults.open(), 1):
+        if fault.is_open and events.subscribers.get(_PAGE_FAULT) is None:
+            close(events, fault, refused=True)
         if not number % FAULTS_PER_PORTION:
             yield
 

@@ -62,7 +62,7 @@ class _OfPageFault(Event[None]):
     def _end(self, *, refused: bool) -> None:
         """End the wait, unless it has ended already."""
         if self._page_fault.is_open:
-            page_faults.close(self.faults.hca, self._page_fault, refused=refused)
+            page_faults.close(self.faults.hca.events, self._page_fault, refused=refused)
 
 
 @point(PAGE_FAULT_POINT, "the event of a page fault is about to be posted", *_FIELDS)
@@ -77,7 +77,7 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
         No effect if the page fault has ended since.
         """
         if self._page_fault.is_open:
-            page_faults.post_event(self.faults.hca, self._page_fault)
+            page_faults.post_event(self.faults.hca.events, self._page_fault)
 
     @action("the page fault fails, and the driver is not notified")
     def fail(self, rule: Rule) -> None:

@@ -101,11 +101,11 @@ class TestPageFaults:
         """Tokens of the faults that have been refused."""
         found = []
 
-        def close(hca, fault, *, refused):
+        def close(events, fault, *, refused):
             assert refused
             found.append(fault.token)
             fault.is_open = False
-            hca.page_faults.unreported.pop(fault.token, None)
+            fault.table.unreported.pop(fault.token, None)
 
         monkeypatch.setattr(page_faults, "close", close)
         return found
@@ -123,28 +123,30 @@ class TestPageFaults:
             for token in range(count)
         ]
         table = some(timer=None, unreported={one.token: one for one in faults}, open=lambda: faults)
+        for one in faults:
+            one.table = table
         subscribers = {} if eq is None else {EventType.PAGE_FAULT: eq}
         clock = some(call_later=lambda delay, call: delay)
-        return some(page_faults=table, events=some(subscribers=subscribers), clock=clock)
+        return some(page_faults=table, events=some(subscribers=subscribers, clock=clock))
 
     def test_events_of_one_poll(self, posted):
         hca = self.hca(EVENTS_PER_POLL + 1, some(pi=0, ci=0, entries=1 << 20))
-        page_faults._post_events(hca)
+        page_faults._post_events(hca.events, hca.page_faults)
         assert posted == [*range(EVENTS_PER_POLL)]
         assert hca.page_faults.timer == 0
 
     def test_events_without_a_queue(self, closed, posted):
         hca = self.hca(3, None)
-        page_faults._post_events(hca)
+        page_faults._post_events(hca.events, hca.page_faults)
         assert (closed, posted) == ([0, 1, 2], [])
 
     def test_faults_that_end_with_their_queue(self, closed):
         hca = self.hca(3, None)
         hca.page_faults.open()[1].is_open = False
-        assert [*page_faults.refuse_all(hca)] == []
+        assert [*page_faults.refuse_all(hca.events, hca.page_faults)] == []
         assert closed == [0, 2]
 
     def test_another_queue_takes_the_faults_over(self, closed):
         hca = self.hca(3, some())
-        assert [*page_faults.refuse_all(hca)] == []
+        assert [*page_faults.refuse_all(hca.events, hca.page_faults)] == []
         assert closed == []

@@ -197,7 +197,7 @@ def test_what_waited_is_taken_in_turns(packet_pair, packet_wire, monkeypatch):
     monkeypatch.setattr(responder, "PACKETS_PER_POLL", 10)
     target.bring_in()
     hca = packet_pair[1].hca
-    page_faults.resume(hca, event.token, error=False)
+    page_faults.resume(hca.events, hca.page_faults, event.token, error=False)
     assert kept([channel]) == 64
     for left in (54, 44, 34):
         lifecycle.run(hca)
