@@ -66,7 +66,7 @@ def _enable_virtual(hca: Hca) -> None:
     pages = hca.given_pages
     pages.want(hca.fwpages.boot_pages)
     if pages.is_waiting:
-        page_request.request(hca, pages.wanted - len(pages))
+        page_request.request(hca.vhca, pages.wanted - len(pages))
 
 
 @command(Op.DISABLE_HCA, needs=HcaState.DISABLED, privileged=True, of_others=True)
@@ -83,7 +83,7 @@ def disable_hca(hca: Hca, cmd: layout.disable_hca_in, out: layout.disable_hca_ou
         if one is None:
             lifecycle.disable(hca.vhca)
             if surplus := hca.given_pages.surplus:
-                page_request.request(hca, -surplus)
+                page_request.request(hca.vhca, -surplus)
         else:
             vhca_state.disable(one, hca.managed_by)
         return

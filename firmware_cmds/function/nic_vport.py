@@ -148,10 +148,10 @@ def modify_nic_vport_context(
         vport.node_guid = int(context.node_guid)
     if (vport.permanent_address, vport.uc_list) != before:
         lifecycle.announce(hca)
-    vport_change.report(hca, lists)
+    vport_change.report(vport, hca.vhca, lists)
     if chosen.change_event:
         vport.armed = _armed(context)
-        vport_change.raise_armed(hca)
+        vport_change.raise_armed(vport, hca.vhca)
 
 
 def _armed(context: layout.nic_vport_context) -> int:

@@ -146,7 +146,7 @@ def quiesce(hca: Hca) -> None:
             for vhca in hca.adapter.virtual_functions():
                 disable(vhca)
     elif hca.model.port_type is PortType.ETH:
-        vport_change.driver_ended(hca)
+        vport_change.driver_ended(hca.nic_vport, hca.vhca)
     if hca.eswitch is not None:
         sharing.detach_slaves(hca.vhca)
     if hca.sub_functions is not None:

@@ -119,10 +119,10 @@ class Bar0:
 
     def _tick(self) -> None:
         """Update the timers, and the health counter unless stalled, for one point in time."""
-        ticks, now = self._hca.ticks.read(), self._hca.clock.now_ns()
+        timer, now = self._hca.ticks, self._hca.clock.now_ns()
+        ticks, stamp = timer.read(), timer.real_time.stamp(now)
         self._seg.internal_timer_h = ticks >> 32 & 0xFFFFFFFF
         self._seg.internal_timer_l = ticks & 0xFFFFFFFF
-        stamp = self._hca.adapter.real_time.stamp(now)
         self._seg.real_time_h = stamp >> 32 & 0xFFFFFFFF
         self._seg.real_time_l = stamp & 0xFFFFFFFF
         # Never zero and never all-ones: the driver treats either as a dead device.

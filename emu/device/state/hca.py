@@ -146,7 +146,8 @@ class Hca(ObjectTables):
         """Sub-functions that the function manages; None if it can have none."""
         self.sub_function: SubFunction[Hca] | None = None
         """The manager's record of this function, if it is a sub-function."""
-        self.ticks = FreeRunningTimer(self.clock, model.general["device_frequency_khz"])
+        frequency = model.general["device_frequency_khz"]
+        self.ticks = FreeRunningTimer(self.clock, frequency, vhca.adapter.real_time)
         """The free-running timer, which time-stamps CQEs (internal_timer)."""
         self.state = HcaState.DISABLED
         self._ib = _ib_port(model, options, vhca) if model.port_type is PortType.IB else None

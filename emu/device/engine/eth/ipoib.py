@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
+    from emu.device.state.timer import FreeRunningTimer
 
 _RTS: Final = QpState.RTS
 _RDY: Final = RqState.RDY
@@ -95,19 +96,23 @@ def _deliver(
         return
     grh, flags, _ = hca.link.describe(datagram, origin)
     copy(target, (memoryview(grh), memoryview(packet)))
-    entry = _entry(hca, rq, headers, to, (flags | origin.qpn, qp.handle, length, wqe.index))
+    entry = _entry(hca.ticks, rq, headers, to, (flags | origin.qpn, qp.handle, length, wqe.index))
     assert rq.cq is not None  # InfiniBand has no hairpins
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 
 
 def _entry(
-    hca: Hca, rq: Rq, headers: Headers, to: Delivery, values: tuple[int, int, int, int]
+    ticks: FreeRunningTimer,
+    rq: Rq,
+    headers: Headers,
+    to: Delivery,
+    values: tuple[int, int, int, int],
 ) -> bytes:
     """Return a CQE; ``values`` are flags_rqpn, the underlay's QPN, byte_cnt and wqe_counter."""
     flags_rqpn, qpn, byte_cnt, wqe_counter = values
     check_sum, l3_ok, l4_ok = verify(headers)
     checked = (_ALL_OK if l4_ok else _L3_OK) if l3_ok else 0
-    now = completions.now_for(hca, rq)
+    now = completions.now_for(ticks, rq)
     return ETH_CQE.pack(
         0, to.rss_hash_result, to.rss_hash_type, 0, check_sum, flags_rqpn, checked,
         kind_of(headers), 0, rq.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD, qpn,

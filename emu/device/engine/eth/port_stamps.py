@@ -32,6 +32,6 @@ def complete_timestamp(hca: Hca, sq: Sq, cq: Cq, wqe: Wqe) -> None:
     """
     metadata = ETH.unpack_from(wqe.buf, DS)[2]
     number = metadata & (1 << hca.caps.general_2.ts_cqe_metadata_size2wqe_counter) - 1
-    now = completions.now_for(hca, sq)
+    now = completions.now_for(hca.ticks, sq)
     entry = CQE.pack(0, 0, 0, sq.uidx or 0, 0, 0, now & TIME_MASK, sq.handle, number)
     completions.report(hca, cq, sq, entry, _OP_OWN, False)

@@ -101,7 +101,7 @@ def loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
 def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
     """Steer a looped frame; drop one with malformed headers, uncounted."""
     if hca.is_sniffed:
-        sniffer.copy_received(hca, frame)
+        sniffer.copy(hca, hca.sniffer_rx, frame)
     try:
         if frame.gso_size > 0:
             _steer_large(hca, _Large(hca.vhca, hca.flow_domains, frame), source)
@@ -131,7 +131,7 @@ def take(hca: Hca, frame: Frame) -> None:
                 received.errors += large.packets
                 return
             if hca.is_sniffed:
-                sniffer.copy_received(hca, frame)
+                sniffer.copy(hca, hca.sniffer_rx, frame)
             _steer_large(hca, large, None)
             received.add(data, large.packets, large.octets)
         elif len(data) + FCS_BYTES > vport.oper_mtu:
@@ -142,7 +142,7 @@ def take(hca: Hca, frame: Frame) -> None:
             port.flow.receive_control(data, hca.clock.now_ns(), port.speed)
         else:
             if hca.is_sniffed:
-                sniffer.copy_received(hca, frame)
+                sniffer.copy(hca, hca.sniffer_rx, frame)
             if (
                 data.find(ROCE_PORT, *ROCE_PORT_AT) < 0
                 and data[_TYPE_AT : _TYPE_AT + _TYPE_BYTES] != GRH
@@ -175,7 +175,7 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
             return False
         vport.received.add(data, large.packets, large.octets)
         if hca.is_sniffed:
-            sniffer.copy_received(hca, frame)
+            sniffer.copy(hca, hca.sniffer_rx, frame)
         if queues:
             _give_large(hca, large, queues)
         return True
@@ -187,7 +187,7 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
         return False
     vport.received.add(data)
     if hca.is_sniffed:
-        sniffer.copy_received(hca, frame)
+        sniffer.copy(hca, hca.sniffer_rx, frame)
     _give(hca, frame, headers, queues)
     return True
 

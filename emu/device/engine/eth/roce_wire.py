@@ -176,7 +176,7 @@ class RoceWire:
         if rdma_steering.send(source, frame, sqn) is not RdmaVerdict.ON:
             return True
         if source.is_sniffed:
-            sniffer.copy_sent(source, Frame(frame))
+            sniffer.copy(source, source.sniffer_tx, Frame(frame))
         self._refresh()
         if frame[:MAC_BYTES] not in self._macs:
             return self._departures.send(source, frame, sqn, sl)
@@ -247,7 +247,7 @@ class RoceWire:
         """
         if frame[:MAC_BYTES] in hca.gids.macs:
             if hca.is_sniffed:
-                sniffer.copy_received(hca, Frame(frame))
+                sniffer.copy(hca, hca.sniffer_rx, Frame(frame))
             looped = partial(roce.take, hca, frame, is_looped=True)
             if not hca.backlogs.rx.do(len(frame), contain, hca.health, looped):
                 hca.roce.dropped["queue full"] += 1
@@ -279,7 +279,7 @@ class RoceWire:
             return
         if to.is_multicast:
             if source.is_sniffed and to.gid in source.mcgs:
-                sniffer.copy_received(source, Frame(frame_of(packet, origin)))
+                sniffer.copy(source, source.sniffer_rx, Frame(frame_of(packet, origin)))
             arrive(source, packet, origin, is_looped=True)
         else:
             address = source.link.address_to(to)

@@ -40,14 +40,6 @@ MAX_UNCONFIRMED_PACKETS: Final = 256
 _GROUP_BIT: Final = 1
 
 
-def rx_credits(hca: Hca) -> int:
-    """Return the number of frames for which the emptiest receive queue in use has WQEs posted.
-
-    Return MANY without a queue in use, 0 while received frames wait in the backlog.
-    """
-    return emptiest(hca)[0]
-
-
 def emptiest(hca: Hca) -> tuple[int, int]:
     """Return the credits of the emptiest receive queue, and its capacity in short packets.
 

@@ -27,18 +27,11 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-def copy_received(hca: Hca, frame: Frame) -> None:
-    """Copy a received frame to the SNIFFER_RX tables, if any, now or in the next rounds."""
-    _copy(hca, hca.sniffer_rx, frame)
+def copy(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
+    """Copy a frame to the SNIFFER_RX or SNIFFER_TX tables, if any, now or in the next rounds.
 
-
-def copy_sent(hca: Hca, frame: Frame) -> None:
-    """Copy a sent frame to the SNIFFER_TX tables, if any, now or in the next rounds."""
-    _copy(hca, hca.sniffer_tx, frame)
-
-
-def _copy(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
-    """Copy a frame to a domain's tables; a full backlog drops the copy, counted in ``dropped``."""
+    A full backlog drops the copy, counted in ``dropped``.
+    """
     if domain.root is not None and not hca.backlogs.sniffed.do(
         len(frame.data), _begin, hca, domain, frame
     ):

@@ -65,7 +65,7 @@ def fill(hca: Hca, rq: Rq, strides: Strides, end: int | None = None) -> None:
     wqe = strides.wqe
     if wqe is None or strides.used == end:
         return
-    now = completions.now_for(hca, rq)
+    now = completions.now_for(hca.ticks, rq)
     first, count = strides.use_up(end)
     byte_cnt = FILLER | count << STRIDES_SHIFT
     entry = ETH_CQE.pack(

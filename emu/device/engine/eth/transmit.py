@@ -38,6 +38,7 @@ from layouts.rings.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VL
 from layouts.rings.wqe import DS
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Adapter, Vhca
     from emu.device.objects.eth.sq import AnySq, Sq
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
@@ -195,7 +196,9 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
     looped back.
     """
     vport, tis, source = hca.nic_vport, sq.tis, sq.source
-    by = _port_of(hca, tis.affinity) if tis is not None and tis.affinity else hca
+    by = hca
+    if tis is not None and tis.affinity:
+        by = _port_of(hca.vhca, tis.affinity) or hca
     if not by.nic_vport.is_up:
         vport.sent.discards += packets
         vport.sent_while_down += packets
@@ -205,7 +208,7 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
     else:
         vport.sent.add(frame.data, packets, octets)
         if hca.is_sniffed:
-            sniffer.copy_sent(hca, frame)
+            sniffer.copy(hca, hca.sniffer_tx, frame)
         is_multicast = frame.data[0] & _GROUP_BIT
         if is_multicast and is_control(frame.data):
             by.nic_vport.port.flow.sent.control += 1
@@ -223,27 +226,25 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
         if hca.probes.faults is not None:
             hca.probes.faults.show(FRAME_TX_POINT, frame)
         elif by is not hca:
-            _leave_by(by, hca, frame, packets, octets)
+            _leave_by(by, hca.adapter, frame, packets, octets)
         else:
             hca.switch.forward(hca, frame)
 
 
-def _port_of(hca: Hca, affinity: int) -> Hca:
-    """Return the function by whose port frames with a TIS affinity leave; ``hca`` outside a LAG."""
-    board = hca.adapter.board
-    lag = board.lag_of(hca.vhca)
-    if lag is None:
-        return hca
-    return board.adapters[lag.port_of(affinity, 0) - 1].manager.node or hca
+def _port_of(vhca: Vhca[Hca], affinity: int) -> Hca | None:
+    """Return the function by whose port frames with a TIS affinity leave; None outside a LAG."""
+    board = vhca.adapter.board
+    lag = board.lag_of(vhca)
+    return None if lag is None else board.adapters[lag.port_of(affinity, 0) - 1].manager.node
 
 
-def _leave_by(by: Hca, hca: Hca, frame: Frame, packets: int, octets: int) -> None:
+def _leave_by(by: Hca, own: Adapter[Hca], frame: Frame, packets: int, octets: int) -> None:
     """Put a frame on the wire of another function's port, that of a LAG's other port.
 
     Both adapters count it as forwarded, unless tables of that switch count it.
     """
     if not by.switch.is_decided(by):  # tables count the frames that leave them
-        for adapter in (by.adapter, hca.adapter):
+        for adapter in (by.adapter, own):
             adapter.forwarded.sent.add(frame.data, packets, octets)
     by.switch.forward(by, replace(frame, sqn=0))  # the queue is one of the other function
 

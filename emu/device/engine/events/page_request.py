@@ -14,19 +14,20 @@ from layouts.enums import EventType
 from layouts.rings.eqe import eqe_page_req
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Vhca
     from emu.device.state.hca import Hca
 
 
-def request(hca: Hca, count: int) -> bool:
+def request(vhca: Vhca[Hca], count: int) -> bool:
     """Request ``count`` pages for a function, or the return of its pages if negative.
 
     Return False if the driver that gives the pages cannot be asked: its function has failed, or has
     no event queue for PAGE_REQUEST.
     """
-    is_virtual = hca.vhca.is_virtual
-    function_id = hca.vhca.vport_number if is_virtual else 0
+    function_id = vhca.vport_number if vhca.is_virtual else 0
     data = eqe_page_req.new(func_id=function_id, num_pages=count & 0xFFFFFFFF)
-    giver = hca.managed_by if is_virtual else hca
+    giver = vhca.adapter.manager.node if vhca.is_virtual else vhca.node
+    assert giver is not None  # both have power
     return not giver.health.has_failed and eq_engine.raise_event(
         giver.events, EventType.PAGE_REQUEST, bytes(data)
     )

@@ -13,6 +13,7 @@ from layouts.enums import EventType
 from layouts.rings.eqe import eqe_vport_change
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Vhca
     from emu.device.state.hca import Hca
 
 
@@ -27,39 +28,37 @@ def reported(vport: NicVport) -> dict[VportChange, object]:
     }
 
 
-def report(hca: Hca, before: dict[VportChange, object]) -> None:
+def report(vport: NicVport, vhca: Vhca[Hca], before: dict[VportChange, object]) -> None:
     """Raise NIC_VPORT_CHANGE at the manager if a change of the context is armed.
 
     ``before`` is the state before the change. Without its arming a change waits for that.
     """
-    vport = hca.nic_vport
     for change, state in reported(vport).items():
         if state != before[change]:
             vport.unreported |= change
-    raise_armed(hca)
+    raise_armed(vport, vhca)
 
 
-def raise_armed(hca: Hca) -> None:
+def raise_armed(vport: NicVport, vhca: Vhca[Hca]) -> None:
     """Raise NIC_VPORT_CHANGE for armed changes since the last event.
 
     The event disarms: the manager then queries the context and arms again. A change between query
     and arming raises the next event at once, otherwise it would be lost.
     """
-    vport = hca.nic_vport
     if not vport.armed & vport.unreported:
         return
     vport.armed = vport.unreported = 0
-    manager = hca.adapter.manager.node
+    manager = vhca.adapter.manager.node
     if manager is not None and not manager.health.has_failed:
-        event = eqe_vport_change.new(vport_num=hca.vhca.vport_number)
+        event = eqe_vport_change.new(vport_num=vhca.vport_number)
         eq_engine.raise_event(manager.events, EventType.NIC_VPORT_CHANGE, bytes(event))
 
 
-def driver_ended(hca: Hca) -> None:
+def driver_ended(vport: NicVport, vhca: Vhca[Hca]) -> None:
     """Drop the addresses and modes of a function's driver, and report that to the manager.
 
     The vPort of a manager keeps them until its driver replaces them.
     """
-    before = reported(hca.nic_vport)
-    hca.nic_vport.forget_driver()
-    report(hca, before)
+    before = reported(vport)
+    vport.forget_driver()
+    report(vport, vhca, before)

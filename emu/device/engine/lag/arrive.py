@@ -14,7 +14,7 @@ from emu.device.port.eth.traffic import FCS_BYTES
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
-    from emu.device.adapter.adapter import Adapter
+    from emu.device.adapter.adapter import Adapter, Vhca
     from emu.device.port.eth.frame import Frame
     from emu.device.state.hca import Hca
     from emu.device.state.tables import ObjectTables
@@ -29,7 +29,7 @@ def arrive(hca: Hca, frame: Frame) -> None:
     port's link state and MTU apply. The master takes frames in a later round; a full backlog counts
     a discard.
     """
-    master = _master_beside(hca)
+    master = _master_beside(hca.vhca)
     if master is None or not hca.nic_vport.is_up:
         receive.arrive(hca, frame)
         return
@@ -70,18 +70,18 @@ def _has_tables(tables: ObjectTables) -> bool:
     return bool(domain.demuxes) and not domain.root.is_demux
 
 
-def _master_beside(hca: Hca) -> Hca | None:
+def _master_beside(vhca: Vhca[Hca]) -> Hca | None:
     """Return the master of a vPort LAG to which this port's frames may belong, else None.
 
     None without a LAG, in a LAG of switches, for the master itself, and if the master is missing or
     has failed.
     """
-    board = hca.adapter.board
+    board = vhca.adapter.board
     lag = board.lag
-    if lag is None or not lag.has_vports or lag.of_switches:
+    if lag is None or not lag.has_vports or lag.of_switches or board.master is vhca:
         return None
     master = board.master.node
-    return None if master is hca or master is None or master.health.has_failed else master
+    return None if master is None or master.health.has_failed else master
 
 
 def _give_to_master(adapter: Adapter[Hca], frame: Frame) -> None:
@@ -93,9 +93,9 @@ def _give_to_master(adapter: Adapter[Hca], frame: Frame) -> None:
     hca = adapter.manager.node
     if hca is None:
         return
-    master = _master_beside(hca)
+    master = _master_beside(hca.vhca)
     if master is not None and master.is_sniffed:
-        sniffer.copy_received(master, frame)
+        sniffer.copy(master, master.sniffer_rx, frame)
     if master is None or not roce.take(master, frame.data):
         receive.arrive(hca, frame)
 
@@ -110,7 +110,7 @@ def _steer(adapter: Adapter[Hca], frame: Frame) -> None:
     hca = adapter.manager.node
     if hca is None:
         return
-    master = _master_beside(hca)
+    master = _master_beside(hca.vhca)
     try:
         is_taken = master is not None and receive.take_beside(master, frame, hca.nic_vport)
     except FrameError:

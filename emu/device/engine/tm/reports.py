@@ -46,7 +46,7 @@ def report(
     """
     assert srq.cq is not None
     wqe_counter, byte_cnt, immediate, slid, solicited = values
-    now = completions.now_for(hca, qp)
+    now = completions.now_for(hca.ticks, qp)
     entry = CQE.pack(
         0, slid, 0 if opcode is _NO_PACKET else qp.remote_qpn,
         srq.handle if srq.uidx is None else srq.uidx, immediate, byte_cnt, now & TIME_MASK,

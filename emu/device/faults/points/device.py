@@ -299,7 +299,7 @@ def pages(effects: Effects, rule: Rule) -> Ending:
     ending ends that. Otherwise raises NoEffectError without an EQ for the event.
     """
     hca, count = effects.faults.hca, rule["count"]
-    is_asked = page_request.request(hca, count)
+    is_asked = page_request.request(hca.vhca, count)
     if rule["starve"]:
         effects.wanted_pages = len(hca.given_pages) + max(count, 0)
     elif not is_asked:
