@@ -76,6 +76,8 @@ LOG_STEERED_PER_STEP: Final = 3
 """Fields, groups, tables or counters on a packet's path through flow tables."""
 LOG_CREDITS_PER_STEP: Final = 1
 """Receive queues that are checked for their number of posted WQEs."""
+LOG_EXPIRED_PER_STEP: Final = 4
+"""Functions whose credits expire."""
 STEPS_PER_DECISION: Final = 4
 """A packet of a super-frame that passes a switch's tables separately."""
 STEPS_PER_COPY: Final = 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.ports import DmaError
-from emu.device.rounds.costs import LOG_CREDITS_PER_STEP
+from emu.device.rounds.costs import LOG_CREDITS_PER_STEP, LOG_EXPIRED_PER_STEP
 from layouts.enums import PortType
 from layouts.eth_enums import RqState
 
@@ -87,9 +87,12 @@ def expire_segment_credits(adapter: Adapter[Hca]) -> None:
 
 
 def expire_credits(adapter: Adapter[Hca]) -> None:
-    """Make all functions of an adapter poll before they send again."""
-    for node in adapter.nodes():
+    """Make all functions of an adapter poll before they send again; charge that to the budget."""
+    nodes = [*adapter.nodes()]
+    for node in nodes:
         node.link_partner.credit = 0
+    if nodes:
+        nodes[0].budget.charge(1 + (len(nodes) >> LOG_EXPIRED_PER_STEP))
 
 
 def await_credits(hca: Hca, sq: AnySq) -> bool:

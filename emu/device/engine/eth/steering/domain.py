@@ -145,7 +145,7 @@ def _remember(
     parts = decision.parts
     if parts is None:
         return
-    if parts:
+    if parts and not parts <= domain.users.keys():
         if not _learn(domain, parts):
             return
         key = _key(domain, headers, root, answers)
