@@ -176,6 +176,13 @@ class PacketReceiver(KeyViolations, Protocol):
 class DatagramReceiver(Protocol):
     """Received datagrams."""
 
+    @property
+    def has_link(self) -> bool:
+        """Whether subnet management packets pass even while the port is not up (IBTA 7.2.7).
+
+        Always False on Ethernet.
+        """
+
     def misrouted(self, sgid: bytes, dgid: bytes) -> str:
         """Return the reason that a packet with these GIDs is not for the port, or "".
 

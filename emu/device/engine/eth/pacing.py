@@ -24,7 +24,6 @@ from emu.device.objects.eth.sq import AnySq
 from emu.device.port.eth.traffic import frame_priority
 from emu.device.rounds.costs import LOG_LISTED_PER_STEP, STEPS_PER_NEW_PACING, STEPS_PER_REPACING
 from emu.device.rounds.portions import Portions
-from layouts.enums import PortType
 from layouts.eth_enums import SqState
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def apply(hca: Hca, sq: AnySq) -> None:
 
     A queue whose terms are unchanged keeps its debt. A queue without any rate has no pacing.
     """
-    sq.pacing = _by(_terms(hca, sq), sq.pacing)
+    sq.pacing = _by(_terms(hca.rates, hca.vhca, sq), sq.pacing)
     go_on(hca.scheduler, sq)
 
 
@@ -58,18 +57,18 @@ def _by(terms: Terms, present: Pacing | None) -> Pacing | None:
     return Pacing(terms, present) if any(terms) else None
 
 
-def _terms(hca: Hca, sq: AnySq) -> Terms:
+def _terms(rates: Rates, vhca: Vhca[Hca], sq: AnySq) -> Terms:
     """Return the rates that apply to a queue: its own, its traffic class's, scheduling elements."""
     of_class, traffic_class = None, 0
-    if sq.tis is not None and hca.model.port_type is PortType.ETH:
-        of_class = hca.eth.qos.limit_of(sq.tis.prio)
-        traffic_class = hca.eth.qos.class_of(sq.tis.prio)
+    if sq.tis is not None and vhca.nic_vport is not None:
+        qos = vhca.nic_vport.port.qos
+        of_class, traffic_class = qos.limit_of(sq.tis.prio), qos.class_of(sq.tis.prio)
     if sq.traffic_class is not None:
         traffic_class = sq.traffic_class
-    vport = _vport_of(hca.vhca)
+    vport = _vport_of(vhca)
     leaves = (sq.group, vport.leaf(traffic_class) if vport is not None else None)
     return Terms(
-        hca.rates.limits.get(sq.ctx.packet_pacing_rate_limit_index),
+        rates.limits.get(sq.ctx.packet_pacing_rate_limit_index),
         of_class,
         tuple(leaf for leaf in leaves if leaf is not None),
         vport is not None and bool(vport.classes),
@@ -85,7 +84,7 @@ def follow_frame(hca: Hca, sq: AnySq, pacing: Pacing, data: bytes) -> Pacing:
     traffic_class = qos.priority_to_class[frame_priority(qos, data)]
     if traffic_class != sq.traffic_class:
         sq.traffic_class = traffic_class
-        sq.pacing = _by(_terms(hca, sq), pacing)
+        sq.pacing = _by(_terms(hca.rates, hca.vhca, sq), pacing)
         hca.budget.charge(STEPS_PER_NEW_PACING)
     return sq.pacing or pacing
 

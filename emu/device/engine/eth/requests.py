@@ -16,9 +16,10 @@ from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import LOG_SEGMENTS_PER_STEP, STEPS_PER_REFUSED_WQE
 from emu.device.state.points import FaultPoint
-from layouts.enums import PortType
 
 if TYPE_CHECKING:
+    from emu.device.port.eth.vport import NicVport
+    from emu.device.port.link import PacketCounts
     from emu.device.state.hca import Hca
 
 RECEIVE_POINT: Final[FaultPoint[[Rq, RecvWqe, int], bool]] = FaultPoint("wqe.rx")
@@ -64,7 +65,7 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
             queues.fail_receive(hca, rq, wqe.index, str(error), error.cause)
             return None
         hca.budget.charge(STEPS_PER_REFUSED_WQE)
-        _count_discard(hca)
+        _count_discard(hca.vhca.nic_vport, hca.link)
     else:
         if not left:
             return views
@@ -73,23 +74,23 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
                 hca, rq, wqe.index, "the WQE's memory is shorter than its strides", Cause.BOUNDS
             )
             return None
-        _count_too_long(hca)
+        _count_too_long(hca.vhca.nic_vport, hca.link)
     if rq.strides is None:
         rq.queue.give_back(wqe)
     return None
 
 
-def _count_discard(hca: Hca) -> None:
+def _count_discard(vport: NicVport | None, link: PacketCounts) -> None:
     """Count a packet whose memory has too many segments, at the vPort or the InfiniBand link."""
-    if hca.model.port_type is PortType.ETH:
-        hca.nic_vport.received.discards += 1
+    if vport is not None:
+        vport.received.discards += 1
     else:
-        hca.link.dropped["to a receive request with too many segments"] += 1
+        link.dropped["to a receive request with too many segments"] += 1
 
 
-def _count_too_long(hca: Hca) -> None:
+def _count_too_long(vport: NicVport | None, link: PacketCounts) -> None:
     """Count a packet that exceeds its WQE, at the vPort or the InfiniBand link."""
-    if hca.model.port_type is PortType.ETH:
-        hca.nic_vport.wqe_too_small += 1
+    if vport is not None:
+        vport.wqe_too_small += 1
     else:
-        hca.link.dropped["longer than its receive request"] += 1
+        link.dropped["longer than its receive request"] += 1

@@ -44,7 +44,7 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
     datagrams, or when the round's budget is used up; beyond the backlog's limit ``dropped["backlog
     is full"]`` counts it. Never raises: an exception fails the function.
     """
-    if not (hca.link.is_up or _is_for_manager(hca, packet)):
+    if not (hca.link.is_up or _is_for_manager(hca.link, packet)):
         return
     if hca.backlogs.rx.is_free:
         contain(hca.health, partial(_take, hca, packet, origin, is_looped))
@@ -58,7 +58,7 @@ def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
     A datagram for another GID is counted in ``link.dropped`` by its reason. One without a receiver
     is dropped, counted only as received.
     """
-    if not (hca.link.is_up or _is_for_manager(hca, packet)):
+    if not (hca.link.is_up or _is_for_manager(hca.link, packet)):
         return
     if packet.to.gid is not None and (why := hca.link.misrouted(origin.gid, packet.to.gid)):
         _count(hca.link, packet, is_looped)
@@ -116,14 +116,14 @@ def send(hca: Hca, packet: Datagram, origin: Origin) -> None:
 
     An SMP for QP0 needs only the physical link.
     """
-    if hca.link.is_up or _is_for_manager(hca, packet):
+    if hca.link.is_up or _is_for_manager(hca.link, packet):
         hca.link.count_sent(1, packet.octets, multicast=packet.is_multicast)
         hca.wire.datagram(hca, packet, origin)
 
 
-def _is_for_manager(hca: Hca, packet: Datagram) -> bool:
+def _is_for_manager(link: DatagramReceiver, packet: Datagram) -> bool:
     """Return whether a port that is not up takes it: an SMP needs only a link (IBTA 7.2.7)."""
-    return packet.to.qpn == QP0 and hca.model.port_type is _IB and hca.ib.has_link
+    return packet.to.qpn == QP0 and link.has_link
 
 
 def _receiver(tables: ObjectTables, qpn: int) -> Qp | None:

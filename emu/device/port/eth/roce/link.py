@@ -66,6 +66,7 @@ class RoceLink:
     """Implements ``emu.device.port.link.Link`` for an Ethernet vPort."""
 
     lid = 0
+    has_link = False
 
     def __init__(self, vport: NicVport, gids: GidTable) -> None:
         self._port = vport.port
