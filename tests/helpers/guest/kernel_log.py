@@ -8,8 +8,8 @@ import shlex
 WARNING = 4
 LINE = re.compile(r"<(?P<level>\d+)>\[ *\d+\.\d+\] (?P<text>.*)")
 TRACE = re.compile(
-    r"Call Trace|cut here|WARNING: |BUG: |Oops|general protection|refcount_t|blocked for more than"
-    r"|rcu.*stall|use-after-free|lockup|FW pages counter"
+    r"Call [Tt]race|cut here|WARNING: |BUG: |Oops|general protection|refcount_t"
+    r"|blocked for more than|rcu.*stall|use-after-free|lockup|FW pages counter"
 )
 OURS = re.compile(
     r"mlx5|infiniband|ib_|rdma|uverbs|umad|pci|AER|MSI|DMA|irq \d|nobody cared|devlink",
