@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from helpers.device.fake_function import FakeFunction
+from helpers.net.stepped import Stepped
 
 from emu.driver.transport.fabric import Fabric
 from emu.driver.transport.guest_ram import GuestRam
@@ -24,37 +25,19 @@ else:
     MISSING, USABLE_KINDS = "", KINDS
 
 
-class Served:
+class Served(Stepped):
     """A transport with a function behind it, and clients for it."""
 
     def __init__(self, kind, path, function=None, **options):
         self.kind = kind
         self.path = path
-        self.transport = make_transport(kind, path, **options)
+        super().__init__(make_transport(kind, path, **options), function or FakeFunction())
         self.memory = self.transport.memory
         self.interrupts = self.transport.interrupts
-        self.function = function or FakeFunction()
-        self.transport.listen(self.function)
-        self._cleanup = contextlib.ExitStack()
 
     @property
     def own(self):
         return self.kind == "vfio-user"
-
-    def step(self):
-        """What the loop does when the transport's descriptor is readable."""
-        if self.transport.connected:
-            self.transport.serve(0)
-        else:
-            self.transport.accept()
-
-    def settle(self):
-        """Step until the present client is gone, for a test that has just made it go."""
-        for _ in range(100):
-            if not self.transport.connected:
-                return
-            self.transport.serve(0)
-        pytest.fail("the client is still there")
 
     def connect(self):
         """A client that has not said anything yet."""
@@ -72,10 +55,6 @@ class Served:
         ram = GuestRam(size, **options)
         self._cleanup.callback(ram.close)
         return ram
-
-    def close(self):
-        self.transport.close()
-        self._cleanup.close()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 from helpers.device.fake_function import FakeFunction
+from helpers.net.stepped import Stepped
 
 from emu.driver.transport.vhost_client import VhostClient
 from emu.server.vhost.vhost_user import VhostUserServer
@@ -22,31 +23,13 @@ def function_with_msix():
     return function
 
 
-class Served:
+class Served(Stepped):
     """The transport with its function, and front ends for it."""
 
     def __init__(self, path):
         self.path = path
-        self.function = function_with_msix()
-        self.transport = VhostUserServer(path)
-        self.transport.listen(self.function)
+        super().__init__(VhostUserServer(path), function_with_msix())
         self.function.accesses.clear()
-        self._cleanup = contextlib.ExitStack()
-
-    def step(self):
-        """What the loop does when the transport's descriptor is readable."""
-        if self.transport.connected:
-            self.transport.serve(0)
-        else:
-            self.transport.accept()
-
-    def settle(self):
-        """Step until the present front end is gone."""
-        for _ in range(100):
-            if not self.transport.connected:
-                return
-            self.step()
-        pytest.fail("the front end is still there")
 
     def connect(self, **options):
         """A front end that has not said anything yet."""
@@ -60,10 +43,6 @@ class Served:
         client.start()
         self.function.accesses.clear()
         return client
-
-    def close(self):
-        self.transport.close()
-        self._cleanup.close()
 
 
 @pytest.fixture
