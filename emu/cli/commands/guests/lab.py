@@ -45,8 +45,9 @@ def lab() -> None:
 def up(file: Path, keep: bool) -> None:
     """Start the guests of a lab file (TOML) and run their commands.
 
-    One server has the functions of all guests. FILE may be @NAME, an example. If a command fails,
-    the remaining commands of its guest are skipped and all guests stop; with --keep they stay.
+    One server emulates the functions of all guests. FILE may be @NAME, an example; `mlx5emu guide
+    lab` describes it. If a command fails, the remaining commands of its guest are skipped and all
+    guests stop; with --keep they stay.
 
     Example: mlx5emu lab up @roce
     """

@@ -20,8 +20,8 @@ def reboot(name: str, hard: bool) -> None:
     """Reboot the guest NAME (in a lab, LAB/GUEST), and wait until it accepts commands.
 
     The kernel shuts the devices down first. The guest's disk, the fault plans and the trace are
-    kept; commands of a lab's file do not run again. The boot takes the time of `up --cold`, because
-    a saved boot has an unwritten disk. `down` and `up` are faster.
+    kept; commands of a lab's file do not run again. The boot takes the time of `up --cold`: a saved
+    boot fits only a new disk. `down` and `up` are faster, and give the guest a new disk.
 
     Example: mlx5emu reboot dev
     """

@@ -52,6 +52,8 @@ def kernel() -> None:
 def config(tree: Path, debug: str, uml: bool, output: Path | None) -> None:
     """Write the smallest configuration that boots in a guest, with mlx5 built as modules.
 
+    An old .config is replaced. `mlx5emu kernel build TREE` then builds the kernel.
+
     Example: mlx5emu kernel config ~/linux --debug kasan
     """
     features = [word.strip() for word in debug.split(",") if word.strip()]
@@ -72,6 +74,8 @@ def config(tree: Path, debug: str, uml: bool, output: Path | None) -> None:
 @click.argument("tree", type=_TREE)
 def build(tree: Path, output: Path | None, jobs: int) -> None:
     """Build TREE's image and modules, with ccache if it is installed.
+
+    TREE, or the directory of --output, needs a configuration: of `mlx5emu kernel config`, or yours.
 
     Example: mlx5emu kernel build ~/linux -j 8
     """

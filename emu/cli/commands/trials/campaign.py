@@ -132,10 +132,11 @@ def run(
 ) -> None:
     """Execute the runs of MATRIX that have no result yet, then report.
 
-    A run with a result is repeated only with --again. MATRIX is a file, or @NAME, an example. Each
-    result is stored at once: after Ctrl-C, a full disk or a lost scheduler, the same command
-    continues. The status is 1 if a run ended otherwise than its plan's `expect` says; without
-    `expect`, if it failed or has a finding. With --only the selected runs count.
+    MATRIX is a file, or @NAME, an example; `mlx5emu guide campaigns` describes it. A run with a
+    result is repeated only with --again. Each result is stored at once: after Ctrl-C, a full disk
+    or a lost scheduler, the same command continues. The status is 1 if a run ended otherwise than
+    its plan's `expect` says; without `expect`, if it failed or has a finding. With --only the
+    selected runs count.
 
     Example: mlx5emu campaign run matrix.toml --jobs 4
     """
