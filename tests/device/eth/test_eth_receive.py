@@ -291,6 +291,21 @@ def test_kinds_of_work_queue(hca, node, lead, wq_type):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("wq_type", [WqType.CYCLIC, WqType.LINKED_LIST])
+def test_rst_forgets_a_request_that_was_too_small(hca, node, lead, wq_type):
+    """It stays the next one only until then: its memory is the driver's again."""
+    rq = ReceiveQueue(node, log_stride=6, wq={"wq_type": wq_type})
+    lead(rq.rqn)
+    old = node.region(64)
+    rq.post((32, old.key, old.va))
+    arrive(hca, Frame(ARP))
+    for state in (RqState.RST, RqState.RDY):
+        rq.modify(state)
+    buffers = Buffers(rq, count=1)
+    arrive(hca, Frame(ARP))
+    assert [(entry.wqe_counter, data) for entry, data in buffers.drain()] == [(0, ARP)]
+
+
 def test_over_a_memory_pool(hca, node, driver, lead):
     """And its limit event, as of a shared receive queue."""
     rmp, cq = node.shared_queue(form="ring"), node.completion_queue()

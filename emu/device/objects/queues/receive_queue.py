@@ -253,6 +253,10 @@ class SharedRecvQueue(RecvQueue):
     def give_back(self, wqe: RecvWqe) -> None:
         self._returned.append(wqe)
 
+    def restart(self) -> None:
+        super().restart()
+        self._returned.clear()
+
 
 class SharedRecvRing(SharedRecvQueue):
     """The WQEs of an RMP over a cyclic work queue, used in order.
