@@ -12,6 +12,7 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.world.cable import arrive
 from layouts.enums import CqeOpcode, CqeSyndrome, Op
 from layouts.eth_enums import EthChecksum, RqState, SqState
@@ -36,12 +37,17 @@ def plan(function, fired):
 def buffers(node, driver, counter):
     """Of a receive queue that gets every frame."""
     rq = ReceiveQueue(node, counter_set_id=counter)
+    lead(driver, rq)
+    return Buffers(rq)
+
+
+def lead(driver, rq):
+    """Make every frame go to a receive queue."""
     flows = Flows(driver)
     table = flows.table(0, log_size=0)
     group = flows.group(table, 0, 0)
     flows.set_root(table)
     flows.entry(table, 0, group, to_tir(create_direct_tir(driver, alloc_td(driver), rq.rqn)))
-    return Buffers(rq)
 
 
 def frames(count):
@@ -146,6 +152,23 @@ def test_receive_request_is_not_there(node, driver, plan, buffers, counter):
     arrive(node.hca, Frame(EthPacket(protocol=UDP, chain=UDP, payload=bytes(99)).frame()))
     assert [entry.wqe_counter for entry, _ in buffers.drain()] == [0]
     assert driver.must(Op.QUERY_Q_COUNTER, counter_set_id=counter).out_of_buffer == 1
+
+
+@pytest.mark.parametrize("index", [1, 2])
+@pytest.mark.parametrize("is_cyclic", [False, True], ids=["linked", "cyclic"])
+def test_receive_request_of_strides_is_not_there(node, driver, plan, is_cyclic, index):
+    """The packet is lost; the request with its strides stays, and stays one."""
+    rq = StridingQueue(node, is_cyclic=is_cyclic)
+    lead(driver, rq)
+    rq.post_more()
+    plan(f'point="wqe.rx"\naction="drop"\nindex={index}\ntimes=1')
+    for _ in range(2 * rq.count):
+        arrive(node.hca, Frame(ARP))
+    pieces = rq.drain()
+    assert [(piece.wqe_id, piece.first) for piece in pieces] == [(0, n) for n in range(rq.count)]
+    rq.post_more()
+    arrive(node.hca, Frame(ARP))
+    assert [(piece.wqe_id, piece.first) for piece in rq.drain()] == [(1, 0)]
 
 
 @pytest.mark.parametrize("side", ["send", "receive"])

@@ -188,11 +188,12 @@ class ReceiveRequestEvent(Event[bool]):
 
     @action("the packet is dropped, as if no receive request were posted")
     def drop(self, _rule: Rule) -> bool:
-        """Count the packet in ``out_of_buffer``, and put the WQE back for the next one.
+        """Count the packet in ``out_of_buffer``, and leave the WQE to the next one.
 
-        Return False.
+        A striding queue keeps its current WQE. Return False.
         """
-        self._rq.queue.give_back(self._wqe)
+        if self._rq.strides is None:
+            self._rq.queue.give_back(self._wqe)
         self._rq.count("out_of_buffer")
         return False
 
