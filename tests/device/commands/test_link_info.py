@@ -98,6 +98,7 @@ def test_cable(page):
     assert (found.cable_type, found.cable_length) == (PASSIVE_COPPER, 1)
     assert found.vendor_name == b"mlx5emu         "
     assert found.vendor_rev == b"\0\0A1"
+    assert found.cable_technology == 0xA0  # SFF-8636, byte 147: passive copper
 
 
 @pytest.mark.parametrize("number", [2, 6, 9, 255])

@@ -87,7 +87,7 @@ def described(lanes: int) -> dict[str, Any]:
     text = _SFP_TEXT if is_sfp else _QSFP_TEXT
     return {
         "cable_identifier": _SFP28_CABLE if is_sfp else _QSFP28_CABLE,
-        "cable_technology": page[8] if is_sfp else page[147] >> 4,
+        "cable_technology": page[8 if is_sfp else 147],
         "cable_length": page[18 if is_sfp else 146],
         "ethernet_compliance_code": page[3 if is_sfp else 131],
         "ext_ethernet_compliance_code": page[36 if is_sfp else 192],
