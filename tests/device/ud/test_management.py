@@ -143,6 +143,47 @@ def test_counters_of_another_port(gsis, pair):
     assert not gsis[1].take()
 
 
+def switch_port(gsi, number, attr=COUNTERS, method=GET, **fields):
+    """The counters of a port of the subnet manager's switch, as ``ibqueryerrors`` reads them."""
+    answer = gsi.pma(method, attr[0], SM_LID, attr[1], port_select=number, **fields)
+    assert answer.mad_hdr.status == MadStatus.SUCCESS
+    return attr[1].view(answer.data)
+
+
+def test_counters_of_the_switch(gsis, pair, wire):
+    """Each port of the switch has sent what the port behind it has received."""
+    one, two = (wire.sa.switch.ports.number_of(node.lid) for node in pair)
+    pair[1].hca.port.count_sent(5, 4000)
+    pair[1].hca.port.count_received(2, 800, multicast=True)
+    found = switch_port(gsis[0], two, EXTENDED)
+    assert (found.port_rcv_packets, found.port_rcv_data) == (5, 1000)
+    assert (found.port_xmit_packets, found.port_multicast_xmit_packets) == (2, 2)
+    before = switch_port(gsis[0], 0xFF).port_xmit_packets
+    assert switch_port(gsis[0], 0xFF).port_xmit_packets == before + 1  # the answer before
+    assert switch_port(gsis[0], one).port_rcv_packets >= 4
+    assert switch_port(gsis[0], 0).port_rcv_packets == 0
+    assert switch_port(gsis[0], 40).port_rcv_packets == 0
+
+
+def test_counters_of_the_switch_are_cleared(gsis, pair, wire):
+    two = wire.sa.switch.ports.number_of(pair[1].lid)
+    set_link(pair[1].hca, up=False)
+    set_link(pair[1].hca, up=True)
+    pair[1].hca.port.count_sent(5, 4000)
+    assert switch_port(gsis[0], two).link_downed_counter == 1
+    found = switch_port(gsis[0], two, method=SET, counter_select=0xFFFF)
+    assert (found.link_downed_counter, found.port_rcv_packets) == (0, 0)
+    answer = gsis[0].pma(GET, COUNTERS[0], pair[1].lid, COUNTERS[1], port_select=1)
+    assert pma_portcounters.view(answer.data).port_xmit_packets == 5  # its own have not changed
+
+
+def test_there_is_no_port_of_the_switch_above_its_last(gsi):
+    answer = gsi.pma(GET, COUNTERS[0], SM_LID, COUNTERS[1], port_select=41)
+    assert answer.mad_hdr.status == MadStatus.INVALID_ATTRIB_VALUE
+    info = gsi.pma(GET, PmaAttr.CLASS_PORT_INFO, SM_LID)
+    assert class_port_info.view(info.data).capability_mask == 1 << 9 | 1 << 8
+
+
 def test_class_port_info_says_that_counters_are_wide(gsi, node):
     answer = gsi.pma(GET, PmaAttr.CLASS_PORT_INFO, node.lid)
     assert class_port_info.view(answer.data).capability_mask & 1 << 9

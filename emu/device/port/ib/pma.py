@@ -89,10 +89,16 @@ _VALUES: Final[dict[str, _Value]] = {
 }
 """Sources of the counters; the counters not listed count errors that never happen."""
 
+
+def value(port: IbPort, name: str) -> int:
+    """Return a counter of a function's port, by its name in PortCounters or its extension."""
+    return _VALUES[name](port)
+
+
 Counters = Mapping[PmaAttr, Mapping[str, int]]
 """The counters of an agent's ports, with their bits of CounterSelect, which selects those that a
 Set changes."""
-_COUNTERS: Final[Counters] = {
+COUNTERS: Final[Counters] = {
     PmaAttr.PORT_COUNTERS: {
         SYMBOL_ERRORS: 1 << 0,
         RECOVERIES: 1 << 1,
@@ -145,7 +151,7 @@ class _FunctionCounts:
         self.base = port.pma_base
 
     def value(self, name: str) -> int:
-        return _VALUES[name](self._port)
+        return value(self._port, name)
 
 
 def answer(port: IbPort, data: bytes) -> bytes | None:
@@ -154,7 +160,7 @@ def answer(port: IbPort, data: bytes) -> bytes | None:
     The only ports are 1 and ALL_PORTS. The port counts the messages of its direct paths first.
     """
     port.uncounted.count()
-    return respond(partial(_selected, port), _COUNTERS, PmaCap.EXT_WIDTH, data)
+    return respond(partial(_selected, port), COUNTERS, PmaCap.EXT_WIDTH, data)
 
 
 def _selected(port: IbPort, number: int) -> Sequence[PortCounts] | None:

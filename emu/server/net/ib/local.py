@@ -23,7 +23,7 @@ from emu.device.engine.ud.delivery import QP0, QP1, arrive
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.endport import EndPort, end_port
 from emu.device.port.ib.framing import parse
-from emu.device.port.ib.port import SM_LID
+from emu.device.port.ib.port import SM_LID, IbPort
 from emu.device.port.packet import BadPacketError
 from emu.device.ports import Buffer, CarryTrain, Clock
 from emu.device.state.containment import ContainedClock, contain
@@ -84,7 +84,11 @@ class LocalFabric:
         self.watcher: PacketWatcher | None = None
         self._sa_owner = _Administration()
         self.sa = SubnetAdministrator(
-            self.end_ports, self._carry, ContainedClock(clock, self._sa_owner), self._lead_to
+            self.end_ports,
+            self._carry,
+            ContainedClock(clock, self._sa_owner),
+            self._lead_to,
+            self._port_at,
         )
         self._listeners: set[tuple[int, bytes]] = set()
         """Multicast LIDs, each with the GID of a port that it leads to."""
@@ -185,6 +189,11 @@ class LocalFabric:
         if self.watcher is not None:
             self.watcher.packet(node.link.lid, frame, is_sent=False)
         take(node, frame)
+
+    def _port_at(self, lid: int) -> IbPort | None:
+        """Return the port of this process with a LID; None without one."""
+        node = self._nodes.get(lid)
+        return node.ib if node is not None else None
 
     def end_ports(self) -> Iterator[EndPort]:
         """Return the active ports, in the administrator's form."""

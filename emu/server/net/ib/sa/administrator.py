@@ -16,7 +16,7 @@ from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.device.port.ib.datagram import answer_to
 from emu.device.port.ib.endport import EndPort
-from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID
+from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID, IbPort
 from emu.device.ports import Clock
 from emu.server.net.ib.sa.envelope import answer_head, envelope_fault
 from emu.server.net.ib.sa.events import Subscriptions
@@ -27,7 +27,7 @@ from emu.server.net.ib.sa.records import class_port_infos, node_records, portinf
 from emu.server.net.ib.sa.rmpp import Key, RmppSender, abort
 from emu.server.net.ib.sa.services import Services
 from emu.server.net.ib.sa.worker import Job, Worker
-from emu.server.net.ib.sm import TRUSTED_SM_KEY, SmpSwitch
+from emu.server.net.ib.sm import TRUSTED_SM_KEY, SmpSwitch, SwitchCounters
 from layouts.enums import CapMask1
 from layouts.prm import Prm
 from layouts.wire.components import Components, components
@@ -102,8 +102,11 @@ class SubnetAdministrator:
         send: Callable[[Datagram, Origin], None],
         clock: Clock,
         forward: Callable[[int, bytes, bool], None] = lambda mlid, gid, listens: None,
+        function_at: Callable[[int], IbPort | None] = lambda lid: None,
     ) -> None:
         """Create the administrator; ``ports`` returns the active ports without the SA's own.
+
+        ``function_at`` returns the port with a LID of a function of this process.
 
         ``forward`` receives an MLID, a port's GID and whether the MLID leads there
         (``MulticastGroups``).
@@ -119,6 +122,7 @@ class SubnetAdministrator:
             port_num=0,
         )
         self.switch = SmpSwitch(port, send)
+        self._counters = SwitchCounters(self.switch.ports, function_at)
         self._ports = ports
         self._send = send
         self._known: dict[bytes, EndPort] = {}
@@ -241,13 +245,18 @@ class SubnetAdministrator:
             self._requests.pop(key, None)
 
     def _answer(self, mad: sa_mad, back: Destination) -> Job:
-        """Answer a request in steps: with records, or with the status of an SaError.
+        """Answer a request in steps: with records, counters, or the status of an SaError.
 
-        An unknown requester or an SM_Key other than 0 and TRUSTED_SM_KEY gets no response. Each
-        step yields its cost.
+        Counters are those of the switch's ports. An unknown requester or an SM_Key other than 0
+        and TRUSTED_SM_KEY gets no response. Each step yields its cost.
         """
         subnet = SubnetPorts((*self._ports(), self.port))
         yield _COST_OF_A_REQUEST + len(subnet.by_lid) // _PORTS_FOR_A_STEP
+        if mad.mad_hdr.mgmt_class == MgmtClass.PERF_MGMT:
+            yield len(subnet.by_lid)
+            if (counters := self._counters.answer(bytes(mad))) is not None:
+                self._send_mad(counters, back)
+            return
         requester = subnet.by_lid.get(back.lid)
         if requester is None or mad.sm_key not in (0, TRUSTED_SM_KEY):
             log.info("LID %#x: wrong SM_Key %#x: no response", back.lid, mad.sm_key)

@@ -6,7 +6,7 @@ in a guest stands by.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -84,6 +84,11 @@ class Ports:
     def number_of(self, lid: int) -> int | None:
         """Return the number of the port that leads to a LID; None without one."""
         return self._by_lid.get(lid)
+
+    @property
+    def connected(self) -> Iterable[int]:
+        """The numbers of the ports with a port of the subnet behind."""
+        return self._by_number.keys()
 
     def behind(self, number: int) -> EndPort | None:
         """Return the port of the subnet behind a port of the switch; None without one."""
