@@ -36,13 +36,12 @@ class GuestMemory(Protocol):
 
     Every method raises :class:`DmaError` before anything changes when a byte of the range is not
     granted for the access. A memoryview is valid until control returns to the transport, where the
-    guest's memory map may change. Code that caches a view compares ``generation`` before each use,
-    and drops the view in :meth:`PciFunction.forget_views`.
+    guest's memory map may change. Code that caches a view drops it in
+    :meth:`PciFunction.forget_views`.
     """
 
-    @property
-    def generation(self) -> int:
-        """Number that changes whenever views taken earlier may have become invalid."""
+    forget_views: Callable[[], None]
+    """Called at once whenever views taken earlier may have become invalid."""
 
     def read(self, iova: int, length: int) -> bytes:
         """Copy ``length`` bytes out of the guest."""
@@ -72,7 +71,7 @@ class GuestMemory(Protocol):
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
         """Call ``check(iova, length, is_write)`` before each access; None removes the check.
 
-        An exception from ``check`` refuses the access. A new check changes ``generation``. The
+        An exception from ``check`` refuses the access. A new check calls ``forget_views``. The
         memory calls ``check`` itself, because queues keep the memory object that they were created
         with and would bypass a wrapper.
         """
@@ -81,7 +80,7 @@ class GuestMemory(Protocol):
         """Allow or forbid the function to master the bus; allowed at first.
 
         While forbidden, nothing is granted and every access raises :class:`DmaError`; the mappings
-        are kept. A change of the permission changes ``generation``.
+        are kept. A change of the permission calls ``forget_views``.
         """
 
 
@@ -253,7 +252,10 @@ class PciFunction(Protocol):
         """Return to the state after power-on (function-level reset, bus reset, guest reboot)."""
 
     def forget_views(self) -> None:
-        """Drop every cached view of guest memory, because a view keeps unmapped memory mapped."""
+        """Drop every cached view of guest memory, because the map has changed.
+
+        A later access must find the new map, and a view keeps unmapped memory mapped.
+        """
 
     def run(self) -> bool:
         """Do pending work within the budget; return whether more is pending."""

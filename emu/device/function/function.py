@@ -94,6 +94,7 @@ class Function:
         self.adapter: Adapter[Hca] = vhca.adapter
         self.tracer = contained = ContainedTracer(tracer) if tracer is not None else None
         self.memory = memory
+        memory.forget_views = self.forget_views
         self.interrupts = interrupts
         self.clock = clock
         if model.port_type is PortType.ETH:
@@ -344,7 +345,7 @@ class Function:
         return data
 
     def forget_views(self) -> None:
-        """Drop all views of guest memory, sub-functions' too, before the client unmaps any."""
+        """Drop all views of guest memory, sub-functions' too, when the client changes the map."""
         self.hca.view_cache.forget()
         if self.parts is not None:
             self.parts.forget_views()

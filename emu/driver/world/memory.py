@@ -26,8 +26,6 @@ class Memory:
     """
 
     PAGE = 4096
-    generation = 0
-    """Counter of changes after which a cached view may cover removed pages."""
 
     def __init__(self, size: int = 16 << 20, base: int = 0x1_0000_0000) -> None:
         self.base = base
@@ -39,6 +37,8 @@ class Memory:
         self._revoked: set[int] = set()
         self._permitted = True
         self._check: Callable[[int, int, bool], None] | None = None
+        self.forget_views: Callable[[], None] = lambda: None
+        """Called when cached views may cover removed pages."""
 
     # -- what a guest does
 
@@ -89,17 +89,17 @@ class Memory:
     def revoke(self, page: int) -> None:
         """Unmap the page at this IOVA for good: DMA to it raises DmaError.
 
-        Changes ``generation``.
+        Calls ``forget_views``.
         """
         self._revoked.add(page // self.PAGE)
-        self.generation += 1
+        self.forget_views()
 
     # -- what the device does
 
     def permit(self, allowed: bool) -> None:
         """Set whether bus mastering is on."""
         self._permitted = allowed
-        self.generation += 1
+        self.forget_views()
 
     @property
     def is_watched(self) -> bool:
@@ -109,7 +109,7 @@ class Memory:
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
         """Call ``check(iova, length, is_write)`` before each access; it may raise DmaError."""
         self._check = check
-        self.generation += 1
+        self.forget_views()
 
     def _offset(self, iova: int, length: int, *, is_write: bool) -> int:
         """Return the range's offset in ``ram`` if the access is granted.

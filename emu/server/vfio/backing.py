@@ -131,13 +131,9 @@ class BackingCache:
         else:
             self._held.append(backing)
 
-    def unmap_held(self, forget: Callable[[], None]) -> bool:
-        """Unmap the held mappings, after ``forget`` has dropped the function's views.
-
-        Return True if none is left. ``forget`` is not called when no mapping is held.
-        """
+    def unmap_held(self) -> bool:
+        """Unmap the held mappings of which no view exists; return True if none is left."""
         if self._held:
-            forget()
             self._unmap_without_views()
         return not self._held
 

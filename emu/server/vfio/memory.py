@@ -63,15 +63,12 @@ class DmaRegion:
 class DmaMap:
     """The guest's memory map; see :class:`emu.device.ports.GuestMemory` for reads and writes.
 
-    ``generation`` changes with the map: code that keeps a view must compare it before each use,
-    because unmapped memory must not be written. A live view keeps a whole file mapped.
-    ``forget_views`` is therefore called before a mapping is removed, so that the function drops its
-    views.
+    ``forget_views`` is called at each change of the map, so that the function drops its views:
+    unmapped memory must not be written, and a live view keeps a whole file mapped.
     """
 
     def __init__(self, *, max_maps: int = MAX_DMA_MAPS, trust_unsealed: bool = False) -> None:
         """Create an empty map; ``trust_unsealed`` accepts files that the client can shorten."""
-        self.generation = 0
         self.forget_views: Callable[[], None] = _ignore
         self.on_lost: Callable[[], None] = _ignore
         """Callback for a file that has lost granted pages, which read as zeros from then on."""
@@ -124,7 +121,7 @@ class DmaMap:
     def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
         """Return the guest's own bytes of a range inside one mapping; empty for length 0.
 
-        Valid while ``generation`` stays the same. Raises :class:`DmaError` for a range over two
+        Valid until ``forget_views`` is called. Raises :class:`DmaError` for a range over two
         mappings (use :meth:`segments`), or not granted. ``writable=False`` permits read-only memory
         and returns a read-only view.
         """
@@ -171,7 +168,7 @@ class DmaMap:
     def permit(self, allowed: bool) -> None:
         """Allow or forbid all access, as bus mastering does; allowed at first.
 
-        While forbidden, every access raises DmaError; the mappings stay. Changes ``generation``.
+        While forbidden, every access raises DmaError; the mappings stay. Calls ``forget_views``.
         """
         self._permitted_segments = self._granted_segments if allowed else _no_segments
         self.watch(self._check)
@@ -179,7 +176,7 @@ class DmaMap:
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
         """Call ``check(iova, length, is_write)`` before each access; None removes the check.
 
-        An exception of ``check`` refuses the access. Changes ``generation`` and ends the fast path.
+        An exception of ``check`` refuses the access. Calls ``forget_views`` and ends the fast path.
         """
         self._check = check
         self._find = self._permitted_segments if check is None else self._watched_segments
@@ -188,10 +185,10 @@ class DmaMap:
     def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
         """Grant a range, backed by ``fd`` from ``offset`` on; the caller keeps the descriptor.
 
-        Without ``fd``, the range counts as granted, but every access to it raises DmaError. Changes
-        ``generation``. Raises :class:`VfioRequestError` before anything changes. EINVAL: the range
-        is empty, unaligned, without access or past the end of the address space or of the file, or
-        the file may shrink. EEXIST: the range overlaps. ENOSPC: too many ranges or files.
+        Without ``fd``, the range counts as granted, but every access to it raises DmaError. Calls
+        ``forget_views``. Raises :class:`VfioRequestError` before anything changes. EINVAL: the
+        range is empty, unaligned, without access or past the end of the address space or of the
+        file, or the file may shrink. EEXIST: the range overlaps. ENOSPC: too many ranges or files.
         """
         end = iova + size
         if not size or (iova | size | offset) % PAGE_SIZE or end > _ADDRESS_SPACE:
@@ -213,10 +210,9 @@ class DmaMap:
     def unmap(self, iova: int, size: int) -> int:
         """Unmap every range inside ``[iova, iova + size)`` and return their number.
 
-        Zero is no error: QEMU's intel-iommu unmaps ranges that it never mapped. Removal changes
-        ``generation`` and calls ``forget_views`` if a view keeps a mapping alive. Raises
-        :class:`VfioRequestError` with EINVAL, without a change, for an empty range, one past the
-        address space, or one that would split a granted range.
+        Zero is no error: QEMU's intel-iommu unmaps ranges that it never mapped. Removal calls
+        ``forget_views``. Raises :class:`VfioRequestError` with EINVAL, without a change, for an
+        empty range, one past the address space, or one that would split a granted range.
         """
         end = iova + size
         if not size or end > _ADDRESS_SPACE:
@@ -230,10 +226,7 @@ class DmaMap:
         return last - first
 
     def clear(self) -> int:
-        """Unmap all ranges and return their number; change ``generation`` even without any.
-
-        Calls ``forget_views`` if a view keeps a mapping alive.
-        """
+        """Unmap all ranges and return their number; call ``forget_views`` even without any."""
         count = len(self._regions)
         self._remove(0, count)
         return count
@@ -246,10 +239,9 @@ class DmaMap:
         self._files.collect()
 
     def _remove(self, first: int, last: int) -> None:
-        """Remove the ranges with these indices, and change ``generation``.
+        """Remove the ranges with these indices, and unmap their files, after ``forget_views``.
 
-        Unmaps their files, after ``forget_views`` if views exist. A mapping whose view is still in
-        use stays until a later removal or :meth:`collect`.
+        A mapping whose view is still in use stays until a later removal or :meth:`collect`.
         """
         removed = self._regions[first:last]
         del self._regions[first:last], self._starts[first:last]
@@ -257,11 +249,11 @@ class DmaMap:
         for region in removed:
             if region.backing is not None:
                 self._files.put(region.backing)
-        if not self._files.unmap_held(self.forget_views):
+        if not self._files.unmap_held():
             logger.debug("work in progress delays the removal of unmapped guest memory")
 
     def _changed(self) -> None:
-        self.generation += 1
+        self.forget_views()
         self._read_window = self._write_window = self._no_window
 
     def _watched_segments(self, iova: int, length: int, access: int) -> list[_Segment]:

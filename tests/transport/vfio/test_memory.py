@@ -134,22 +134,33 @@ def test_no_bytes_are_always_granted(memory):
     memory.write(3 * PAGE, b"")
 
 
-def test_generation_counts_changes(memory, ram):
-    seen = {memory.generation}
+@pytest.fixture
+def forgotten(memory):
+    """The number of calls to forget views, in a list."""
+    calls = [0]
+
+    def forget():
+        calls[0] += 1
+
+    memory.forget_views = forget
+    return calls
+
+
+def test_views_are_forgotten_at_each_change(memory, ram, forgotten):
     memory.map(8 * PAGE, PAGE, 0, READ, ram.fd)
-    seen.add(memory.generation)
+    assert forgotten == [1]
     memory.unmap(8 * PAGE, PAGE)
-    seen.add(memory.generation)
-    assert len(seen) == 3
+    assert forgotten == [2]
+    memory.clear()
+    assert forgotten == [3]
 
 
-def test_nothing_is_granted_while_the_function_may_not_master_the_bus(memory, ram):
+def test_nothing_is_granted_while_the_function_may_not_master_the_bus(memory, ram, forgotten):
     """Not even what was just accessed; afterwards all is as it was, whatever changed meanwhile."""
     memory.write(0, b"seen")
-    seen = memory.generation
     before = ram.bytes[:]
     memory.permit(False)
-    assert memory.generation != seen
+    assert forgotten == [1]
     for access in (memory.read, memory.view, memory.segments):
         with pytest.raises(DmaError, match="bus mastering is off"):
             access(0, 4)
@@ -164,13 +175,12 @@ def test_nothing_is_granted_while_the_function_may_not_master_the_bus(memory, ra
         memory.read(PAGE, 1)
 
 
-def test_whoever_watches_is_asked_each_time(memory, ram):
+def test_whoever_watches_is_asked_each_time(memory, ram, forgotten):
     """Also about what was just accessed, and after the function may master the bus again."""
     asked = []
     memory.write(0, b"before")
-    seen = memory.generation
     memory.watch(lambda *access: asked.append(access))
-    assert memory.generation != seen
+    assert forgotten == [1]
     for _ in range(2):
         assert memory.read(0, 6) == b"before"
         memory.write(PAGE - 1, b"over")

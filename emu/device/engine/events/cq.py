@@ -83,11 +83,11 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     memory breaks the CQ now. No packet may be held when this is called.
     """
     pi, page = cq.pi, cq.page
-    if pi < cq.run_end and page.generation == hca.memory.generation:
-        view, start = page.view, cq.run_base + pi * CQE_BYTES
+    if pi < page.run_end:
+        view, start = page.view, page.run_base + pi * CQE_BYTES
         end = start + OP_OWN
         view[start:end] = entry
-        op_own |= cq.run_owner
+        op_own |= page.run_owner
         view[end] = op_own
     elif cq.status or (pi - cq.ci >= cq.entries and not _make_space(hca, cq)):
         return False
@@ -116,9 +116,9 @@ def _put(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> None:
     page = cq.page
     if cq.is_enhanced:
         write_valid(hca.memory, cq, cq.buffer.address(at), entry, op_own)
-    elif (
-        page.start <= at < page.limit and page.generation == hca.memory.generation
-    ) or hca.view_cache.ring_pages.turn(page, cq.buffer, at, CQE_BYTES, writable=True):
+    elif page.start <= at < page.limit or hca.view_cache.ring_pages.turn(
+        page, cq.buffer, at, CQE_BYTES, writable=True
+    ):
         start = at - page.start
         page.view[start : start + OP_OWN] = entry
         page.view[start + OP_OWN] = op_own
@@ -172,7 +172,7 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     An overrun is also counted in ``hca.counts.cq_overruns``, which the driver reads as cq_overrun.
     """
     log.warning("%r: %s: no more completions; destroy the CQ and its queues", cq, why)
-    cq.status, cq.run_end = _STATUSES[syndrome], 0
+    cq.status, cq.page.run_end = _STATUSES[syndrome], 0
     cq.waiting.clear()
     hca.counts.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
     eq_engine.raise_event(hca.events, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))

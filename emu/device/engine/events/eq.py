@@ -93,9 +93,9 @@ def write(events: Events, eq: Eq, event: EventType, sub_type: int, data: Buffer)
     at = (eq.pi & eq.entries - 1) * EQE_BYTES
     page, rings = eq.page, events.ring_pages
     try:
-        if (
-            page.start <= at < page.limit and page.generation == rings.memory.generation
-        ) or rings.turn(page, eq.buffer, at, EQE_BYTES, writable=True):
+        if page.start <= at < page.limit or rings.turn(
+            page, eq.buffer, at, EQE_BYTES, writable=True
+        ):
             start = at - page.start
             page.view[start : start + EQE_BYTES] = entry
         else:

@@ -85,10 +85,10 @@ def access(
     if mkey is None or mkey.variant != key & 0xFF:
         return special_keys.views(hca, qpn, key, span, depth) if span[1] else ()
     cached = mkey.views.get(span)
-    if cached is not None and cached[0] == hca.memory.generation:
+    if cached is not None:
         if mkey.open_to is not pd:  # rights and bounds are valid: changing them clears the cache
             check_key(hca.qps, hca.options, mkey, pd, qpn, key, span)
-        return cached[1]
+        return cached
     va, length, need = span
     if not length:
         return ()

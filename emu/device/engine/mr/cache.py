@@ -3,9 +3,9 @@
 A message for a cached range finds its views by the range. Messages for other ranges of the same
 pages, such as a ring of buffers, find the pages' views.
 
-A cached view is valid while the memory's ``generation`` is that of the view. A change of a key or
-its translations drops the views (``emu.device.objects.memory.mkey``). DMA faults have to see every
-access, so nothing new is cached while a plan for faults is in force.
+A change of a key or its translations drops its views (``emu.device.objects.memory.mkey``), a change
+of the memory's map all of them. DMA faults have to see every access, so nothing new is cached while
+a plan for faults is in force.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_KEPT_VIEWS = 1 << 18
 
 
 def keep(cache: ViewCache, mkey: Mkey, span: Span, parts: Views) -> None:
-    """Cache a range's views with its key, valid while the memory's generation stays the same.
+    """Cache a range's views with its key.
 
     A key with too many cached ranges drops them first: fewer of longer ones. A list beyond
     MAX_KEPT_VIEWS is not cached.
@@ -52,7 +52,7 @@ def keep(cache: ViewCache, mkey: Mkey, span: Span, parts: Views) -> None:
     if len(mkey.views) >= min(_KEPT_RANGES, _KEPT_PARTS // len(parts)):
         mkey.views.clear()
     if _may_cache(cache, mkey, len(parts)):
-        mkey.views[span] = cache.memory.generation, parts
+        mkey.views[span] = parts
 
 
 def page_part(cache: ViewCache, mkey: Mkey, key: int, span: Span) -> Views:
@@ -68,10 +68,10 @@ def page_part(cache: ViewCache, mkey: Mkey, key: int, span: Span) -> Views:
     within = va & (1 << shift) - 1
     number = (va >> shift) * 2 + writable
     page = mkey.page_views.get(number)
-    if page is not None and mkey.views_generation == cache.memory.generation:
+    if page is not None:
         views: Views = (page[within : within + length],)
         if len(mkey.views) < _KEPT_RANGES and _may_cache(cache, mkey, 1):
-            mkey.views[span] = mkey.views_generation, views
+            mkey.views[span] = views
         return views
     entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
     if not entry & (MTT_WRITE if writable else MTT_READ):
@@ -83,8 +83,8 @@ def page_part(cache: ViewCache, mkey: Mkey, key: int, span: Span) -> Views:
         if cache.probes.faults is None:
             keep(cache, mkey, span, views)
         return views
-    if len(mkey.page_views) >= _KEPT_PAGES or mkey.views_generation != cache.memory.generation:
-        _forget_pages(cache, mkey)
+    if len(mkey.page_views) >= _KEPT_PAGES:
+        _forget_pages(mkey)
     if _may_cache(cache, mkey, 1):
         mkey.page_views[number] = page
     return (page[within : within + length],)
@@ -100,7 +100,7 @@ def parts_of_pages(cache: ViewCache, mkey: Mkey, span: Span) -> list[memoryview]
     shift, end = mkey.log_page_size, va + length
     first, last, writable = va >> shift, end - 1 >> shift, need & WRITES != 0
     views = _listed(mkey, first, last, writable)
-    if not views or mkey.views_generation != cache.memory.generation:
+    if not views:
         views = page_views(cache.memory, mkey, va, length, need)
         if not views:
             return []
@@ -127,8 +127,8 @@ def _list(
     cache: ViewCache, mkey: Mkey, first: int, writable: bool, views: list[memoryview]
 ) -> None:
     """Cache the views of scattered pages from the number ``first`` on, if the limits permit."""
-    if len(mkey.scattered) >= _KEPT_LISTS or mkey.views_generation != cache.memory.generation:
-        _forget_pages(cache, mkey)
+    if len(mkey.scattered) >= _KEPT_LISTS:
+        _forget_pages(mkey)
     if not _may_cache(cache, mkey, len(views)):
         return
     done = 0
@@ -141,10 +141,9 @@ def _list(
         done += len(part)
 
 
-def _forget_pages(cache: ViewCache, mkey: Mkey) -> None:
+def _forget_pages(mkey: Mkey) -> None:
     mkey.page_views.clear()
     mkey.scattered.clear()
-    mkey.views_generation = cache.memory.generation
 
 
 def _whole(memory: GuestMemory, iova: int, size: int, writable: bool) -> memoryview | None:

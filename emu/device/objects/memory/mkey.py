@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -123,7 +123,7 @@ class Mkey(Object):
         "free", "icm", "is_sparse", "length", "log_page_size", "memic", "mode", "open_to",
         "page_views", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights", "scattered",
         "signature", "start", "start_addr", "umem", "umr_en", "variant", "views",
-        "views_generation", "xlt_capacity",
+        "xlt_capacity",
     )  # fmt: skip
     kind = "mkey"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey, first=FIRST_MKEY_INDEX)
@@ -160,13 +160,11 @@ class Mkey(Object):
         self._xlt = bytearray()
         """The list of a KLM key."""
         self._ranges: Ranges | None = None
-        self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
-        """Cached translations: (va, length, rights) to the memory's generation and views."""
+        self.views: dict[Span, Views] = {}
+        """Cached translations."""
         self.page_views: dict[int, memoryview] = {}
         self.scattered: dict[int, list[memoryview]] = {}
         """Cached views of whole pages, single and in lists (``emu.device.engine.mr.cache``)."""
-        self.views_generation = 0
-        """The memory's generation when the views were taken."""
         self.qp_serial = 0
         """Serial of the only queue pair numbered ``qpn`` that may use the key; 0 is none."""
         self.signature: KeySignature | None = None

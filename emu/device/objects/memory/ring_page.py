@@ -2,7 +2,7 @@
 
 A queue uses the entries of one page after the other. With a view of that page an entry is copied
 without a look-up of its address. The number of such views of a function is limited, and all are
-dropped before guest memory may be unmapped.
+dropped when the map of guest memory changes.
 """
 
 from __future__ import annotations
@@ -17,30 +17,25 @@ from emu.device.ports import DmaError, GuestMemory
 MAX_PAGES: Final = 2048
 """Maximum number of views of one function; beyond it the oldest one is dropped."""
 _NO_BYTES: Final = memoryview(b"")
-_NO_GENERATION: Final = -1
-"""Generation of no memory."""
 
 
 class RingPage:
     """A view of the page of one ring. Offsets count from the start of the ring's buffer.
 
-    Valid for an entry that starts at ``start`` or behind it, and before ``limit``, as long as
-    ``generation`` is that of the guest's memory. A view of a doorbell record is valid by
-    ``generation`` alone.
+    Valid for an entry that starts at ``start`` or behind it, and before ``limit``, which is 0
+    without a view. A doorbell record is the entry at 0.
     """
 
-    __slots__ = ("generation", "limit", "start", "view")
+    __slots__ = ("limit", "start", "view")
 
     def __init__(self) -> None:
         self.view = _NO_BYTES
         self.start = self.limit = 0
-        self.generation = _NO_GENERATION
 
     def forget(self) -> None:
         """Drop the view."""
         self.view = _NO_BYTES
         self.start = self.limit = 0
-        self.generation = _NO_GENERATION
 
 
 class RingPages:
@@ -75,7 +70,6 @@ class RingPages:
         if not page.limit:
             self._add(page)
         page.view, page.start, page.limit = view, start, end - size + 1
-        page.generation = self.memory.generation
         return True
 
     def keep_record(self, record: RingPage, iova: int, size: int) -> bool:
@@ -92,7 +86,6 @@ class RingPages:
         if not record.limit:
             self._add(record)
         record.view, record.limit = view, 1
-        record.generation = self.memory.generation
         return True
 
     def _add(self, page: RingPage) -> None:

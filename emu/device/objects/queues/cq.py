@@ -28,6 +28,25 @@ class Compression(NamedTuple):
     """Maximum number of packets in a session (cqe_compression_max_num)."""
 
 
+class CqPage(RingPage):
+    """The page of a completion queue's last entry, and a run of entries there.
+
+    The entries of a run need no check (:meth:`Cq.begin_run`). ``run_end`` is the producer index
+    behind it, 0 without one; ``run_base`` where index 0 would be in the view; ``run_owner`` the
+    owner bit.
+    """
+
+    __slots__ = ("run_base", "run_end", "run_owner")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run_base = self.run_end = self.run_owner = 0
+
+    def forget(self) -> None:
+        super().forget()
+        self.run_end = 0
+
+
 class Cq(Object):
     """A completion queue; ``emu.device.engine.events.cq`` writes it."""
 
@@ -50,9 +69,6 @@ class Cq(Object):
         "notified_pi",
         "page",
         "pi",
-        "run_base",
-        "run_end",
-        "run_owner",
         "solicited_pi",
         "status",
         "stride",
@@ -103,11 +119,8 @@ class Cq(Object):
         """Producer index after the newest solicited completion."""
         self.notified_pi = 0
         """Producer index at the last event."""
-        self.page = RingPage()
+        self.page = CqPage()
         """The page of the last entry."""
-        self.run_end = self.run_base = self.run_owner = 0
-        """End of the run of entries that need no further check (:meth:`begin_run`); where index 0
-        would be in the page's view; the owner bit of the run."""
         self.move(buffer, int(ctx.log_cq_size))
 
     @property
@@ -120,7 +133,6 @@ class Cq(Object):
         Copy nothing.
         """
         self.page.forget()
-        self.run_end = 0
         self.buffer = buffer
         self.log_size = log_size
         self.entries = 1 << log_size
@@ -138,9 +150,9 @@ class Cq(Object):
         page, pi = self.page, self.pi
         in_page = (page.limit - 1 - at) // CQE_BYTES
         in_lap = self.mask - (pi & self.mask)
-        self.run_end = min(pi + 1 + min(in_page, in_lap), self.ci + self.entries)
-        self.run_base = at - page.start - pi * CQE_BYTES
-        self.run_owner = pi >> self.log_size & 1
+        page.run_end = min(pi + 1 + min(in_page, in_lap), self.ci + self.entries)
+        page.run_base = at - page.start - pi * CQE_BYTES
+        page.run_owner = pi >> self.log_size & 1
 
     def stop_waiting(self) -> None:
         """Cancel an event that moderation is delaying, and reset its count.

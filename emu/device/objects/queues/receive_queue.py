@@ -151,8 +151,8 @@ class RecvRing(RecvQueue):
         Raises DmaError.
         """
         posted: int
-        generation, record = self._memory.generation, self._record
-        if record.generation == generation:
+        record = self._record
+        if record.limit:
             # Copied first: Struct reads single bytes, while the driver may write the counter.
             (posted,) = _COUNTER.unpack(record.view.tobytes())
         else:
@@ -162,7 +162,7 @@ class RecvRing(RecvQueue):
         if posted & _COUNTER_MASK == index:
             return None
         at = (index & self._size - 1) * stride
-        if (page.start <= at < page.limit and page.generation == generation) or self._pages.turn(
+        if page.start <= at < page.limit or self._pages.turn(
             page, self._buffer, at, stride, writable=False
         ):
             start = at - page.start

@@ -128,7 +128,7 @@ class SendRing:
         producer: int | None = self.posted
         if producer is None:
             record = self._record
-            if record.generation == self._memory.generation:
+            if record.limit:
                 # Copied first: Struct reads single bytes, while the driver may write the index.
                 (producer,) = _PRODUCER.unpack(record.view.tobytes())
             else:
@@ -170,9 +170,9 @@ class SendRing:
                 return copied
         place, page = self._offset + (at & self._mask) * WQEBB, self._page
         buf: bytes
-        if (
-            page.start <= place < page.limit and page.generation == self._memory.generation
-        ) or self._pages.turn(page, self._buffer, place, WQEBB, writable=False):
+        if page.start <= place < page.limit or self._pages.turn(
+            page, self._buffer, place, WQEBB, writable=False
+        ):
             (buf,) = _BLOCK.unpack_from(page.view, place - page.start)
         else:
             buf = self._buffer.read(place, WQEBB)
@@ -244,7 +244,6 @@ class SendRing:
             page.start <= start
             and start + length < page.limit + WQEBB
             and at + length <= self._bytes
-            and page.generation == self._memory.generation
         ):
             start -= page.start
             return page.view[start : start + length].tobytes()

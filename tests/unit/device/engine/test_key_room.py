@@ -44,7 +44,7 @@ class TestKeptTranslations:
         monkeypatch.setattr(cache, "MAX_KEPT_VIEWS", 8)
 
     def kept(self, hca):
-        ranges = sum(len(views) for key in hca.mkeys for _, views in key.views.values())
+        ranges = sum(len(views) for key in hca.mkeys for views in key.views.values())
         single = sum(len(key.page_views) for key in hca.mkeys)
         listed = sum(sum(map(bool, pages)) for key in hca.mkeys for pages in key.scattered.values())
         return ranges + single + listed

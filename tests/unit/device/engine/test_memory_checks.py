@@ -60,9 +60,9 @@ class TestRanges:
         monkeypatch.setattr(cache, "MAX_KEPT_VIEWS", 3)
         views = [memoryview(b"page")] * 4
         for count in (3, 4):
-            memory, keys = some(generation=1), set()
-            there = some(memory=memory, keys=keys, count=0, forget=lambda: None)
-            key = some(handle=1, scattered={}, views_generation=1)
+            keys = set()
+            there = some(keys=keys, count=0, forget=lambda: None)
+            key = some(handle=1, scattered={})
             cache._list(there, key, 0, False, views[:count])
             assert (bool(key.scattered), bool(keys)) == (count == 3, count == 3)
 

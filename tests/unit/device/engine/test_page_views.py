@@ -36,7 +36,7 @@ def paged(memory, entries):
     pages.write(0, array("Q", [memory.base + page * PAGE | rights for page, rights in entries]))
     return SimpleNamespace(
         key=0x100, handle=1, log_page_size=12, start=START, pages=pages,
-        views={}, page_views={}, scattered={}, views_generation=-1,
+        views={}, page_views={}, scattered={},
     )  # fmt: skip
 
 

@@ -72,5 +72,5 @@ class SwitchCounters:
         end = self._ports.behind(number)
         behind = self._function_at(end.lid) if end is not None else None
         if behind is not None:
-            behind.count_paths()
+            behind.uncounted.count()
         return _Counts(behind, self._bases.setdefault(number, {}))
