@@ -126,7 +126,7 @@ class Doorbells:
         """
         pages = self._hca.uar_pages
         index, offset = address >> pages.log_bytes, address & pages.in_uar
-        uar = self._hca.uars.get(index & pages.base_mask)
+        uar = self._hca.uars.by_handle.get(index & pages.base_mask)
         if (  # nearly all stores
             uar is not None
             and offset in _SEND_REGISTERS

@@ -126,26 +126,24 @@ class Table(Generic[T]):
         """The handles of the table."""
 
     def __len__(self) -> int:
-        return len(self._objects)
+        return len(self.by_handle)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._objects.values())
+        return iter(self.by_handle.values())
 
     def _hold(self, objects: dict[int, T]) -> None:
         """Replace the table's dictionary, and the ``get`` method that belongs to it."""
-        self._objects = objects
+        self.by_handle = objects
+        """The objects; others only look up in it, as every message does."""
         self.get: Callable[[int], T | None] = objects.get
-        """``get(handle)`` returns the object, or None if no existing object has this handle.
-
-        The dictionary's own method is used for speed: every message looks up four objects.
-        """
+        """``get(handle)`` returns the object, or None if no existing object has this handle."""
 
     def need(self, handle: int) -> T:
         """Return the object that a command refers to.
 
         Raises BAD_RES_ERR if the caller has no object with this handle.
         """
-        item = self._objects.get(handle)
+        item = self.by_handle.get(handle)
         if item is None or not self._caller.may_use(item):
             raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
         return item
@@ -167,7 +165,7 @@ class Table(Generic[T]):
 
     def usable(self, handle: int) -> T | None:
         """Return the object; None if the caller has no object with this handle."""
-        item = self._objects.get(handle)
+        item = self.by_handle.get(handle)
         return item if item is not None and self._caller.may_use(item) else None
 
     def check_space(self) -> None:
@@ -177,7 +175,7 @@ class Table(Generic[T]):
         CREATE_MKEY. Every limit in a capability is therefore refused with LIM_ERR. NO_RES_ERR is
         for firmware without pages, and for occupied device memory.
         """
-        if len(self._objects) >= self.limit - self.first or not self.numbers.free:
+        if len(self.by_handle) >= self.limit - self.first or not self.numbers.free:
             raise CmdError(Status.LIM_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:
@@ -195,7 +193,7 @@ class Table(Generic[T]):
         item.handle = handle
         item.uid = self._caller.uid
         self._caller.owned[item.uid] += 1
-        self._objects[handle] = item
+        self.by_handle[handle] = item
         for reference in item.holds():
             reference.refs += 1
         return handle
@@ -224,7 +222,7 @@ class Table(Generic[T]):
         other commands the status is inferred: RES_BUSY is in no log.
         """
         item = self.removable(handle)
-        del self._objects[handle]
+        del self.by_handle[handle]
         self.removed += 1
         self.numbers.give_back(handle)
         self._ledger.give_back(self.kind, item.charge)
@@ -262,6 +260,6 @@ class Table(Generic[T]):
 
         The caller updates reference counts and ledger, and makes a new table.
         """
-        objects = self._objects
+        objects = self.by_handle
         self._hold({})
         return objects

@@ -102,7 +102,7 @@ def test_a_request_without_a_length_fails_alone(node, qps, function, events, opc
 def test_any_request_is_decoded(opcode, opmod, ds, rest, is_whole, service, mode, is_ipoib):
     buf = CTRL.pack(opmod << 24 | opcode, ds, 0xFF, 0x12345678) + rest
     size = -(-ds * DS // WQEBB) * WQEBB if is_whole else -(-len(buf) // WQEBB) * WQEBB
-    wqe = Wqe(buf[: max(size, WQEBB)].ljust(max(size, WQEBB), b"\0"))
+    wqe = Wqe().parse(buf[: max(size, WQEBB)].ljust(max(size, WQEBB), b"\0"))
     shown = work.request(wqe, service, mode, is_ipoib=is_ipoib)
     assert_forms(TraceEvent(0, 0, TracePoint.WQE, shown))
 
@@ -283,7 +283,7 @@ def test_every_call_of_a_tracer_is_contained(expected):
     tracer.mmio("read", 0, bytes(4))
     tracer.eqe(1, EventType.CMD, 0, bytes(28))
     tracer.irq(0, 1)
-    tracer.wqe(None, SimpleNamespace(handle=1), Wqe(bytes(64)))
+    tracer.wqe(None, SimpleNamespace(handle=1), Wqe().parse(bytes(64)))
     tracer.cqe(1, bytes(63), 1)
     tracer.nak(1, "CHK_RKEY", "no such key")
     tracer.page_fault(fault, "resumed", 1)

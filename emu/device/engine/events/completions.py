@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 CQE_POINT: Final[FaultPoint[[Cq, Queue, bytes, int, bool], bool]] = FaultPoint("cqe")
 
 _WORD: Final = 0xFFFFFFFF
+_pack_send: Final = SEND_CQE.pack
+_pack_received: Final = CQE.pack
 _REQ: Final = CqeOpcode.REQ << 4
 _ARMED: Final = CqNotification.ARMED
 _SOLICITED: Final = 1 << 1
@@ -67,8 +69,9 @@ def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -
     cq_overflow.
     """
     ticks = hca.ticks  # ``now_for`` without its two calls: a short message takes thirty
-    now = ticks.real_stamp() if queue.has_real_time else ticks.now_ns() * ticks.times // ticks.by
-    entry = SEND_CQE.pack(
+    now_ns = ticks.now_ns
+    now = ticks.real_stamp() if queue.has_real_time else now_ns() * ticks.times // ticks.by
+    entry = _pack_send(
         queue.uidx or 0, byte_cnt, now & TIME_MASK, wqe.opcode << 24 | queue.handle, wqe.index
     )  # fmt: skip
     op_own = _REQ
@@ -98,8 +101,9 @@ def complete_receive(
     elif queue.uidx is not None:
         srqn = queue.uidx
     ticks = hca.ticks  # ``now_for`` without its two calls: a short message takes thirty
-    now = ticks.real_stamp() if queue.has_real_time else ticks.now_ns() * ticks.times // ticks.by
-    entry = CQE.pack(
+    now_ns = ticks.now_ns
+    now = ticks.real_stamp() if queue.has_real_time else now_ns() * ticks.times // ticks.by
+    entry = _pack_received(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now & TIME_MASK,
         queue.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip

@@ -81,7 +81,7 @@ def access(
     ``limit`` is the value of ``hca.budget.steps`` above which the access is TOO_FRAGMENTED. Without
     ``limit`` an access may cost STEPS_PER_ACCESS, and one up to SEGMENT_BYTES any number of steps.
     """
-    mkey = hca.mkeys.get(key >> 8)
+    mkey = hca.mkeys.by_handle.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
         return special_keys.views(hca, qpn, key, span, depth) if span[1] else ()
     cached = mkey.views.get(span)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_operation_of: Final = WQE_OPS.get
 CE_MASK: Final = 0b11 << 2
 CE_ALWAYS: Final = 0b10 << 2
 INFINITE_RETRIES: Final = 7
@@ -102,7 +103,7 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
         and (planned := probes.faults.show(WQE_POINT, qp, wqe)) is not None
     ):
         return planned
-    operation = WQE_OPS.get((wqe.opcode, qp.st))
+    operation = _operation_of((wqe.opcode, qp.st))
     if operation is None:
         return Failure(_BAD, f"opcode {wqe.opcode:#x} is not supported on {qp.st.name}")
     if not wqe.ds:

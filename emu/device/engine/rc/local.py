@@ -56,7 +56,7 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
     paces its responses. Dropped when a link is down or a loopback path has no peer. For other
     outcomes see ``pass_on``.
     """
-    if node is None or (peer := node.qps.get(qp.remote_qpn)) is None:
+    if node is None or (peer := node.qps.by_handle.get(qp.remote_qpn)) is None:
         return _NO_PEER if qp.is_looped else NEEDS_PACKETS
     if peer.state not in RECEIVING:
         return _NO_PEER if qp.is_looped else NEEDS_PACKETS
@@ -84,7 +84,7 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
         return outcome
     qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
-    if has_response_data or message.counted:
+    if has_response_data or (qp.moving is not None and message.counted):
         count(ours, theirs, qp, message, packets)
         return None
     lengths, length = path.lengths, message.length

@@ -36,8 +36,8 @@ from emu.device.objects.queues.page_fault import (
     Side,
 )
 from emu.device.objects.queues.qp import Qp
-from emu.device.objects.queues.receive_queue import ListBrokenError, RecvQueue, RecvWqe
-from emu.device.objects.queues.receive_request import ReceiveRequest
+from emu.device.objects.queues.receive_queue import ListBrokenError, RecvQueue, recv_wqe
+from emu.device.objects.queues.receive_request import ReceiveRequest, receive_request
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.tag_list import TagEntry, TagList, TagMatch
 from emu.device.ports import DmaError
@@ -115,7 +115,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
         check_srq_limit(hca.events, srq)
         if arrival is not None and srq.tags is not None:
             matching.count_unexpected(srq.tags, arrival)
-    message.receive = ReceiveRequest(wqe, cq, srqn, arrival)
+    message.receive = receive_request(wqe, cq, srqn, arrival)
     return None
 
 
@@ -132,7 +132,7 @@ def _matched(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Tag
 
 def _matched_request(arrival: TagMatch, entry: TagEntry, srq: Srq, cq: Cq) -> ReceiveRequest:
     """Return a tagged buffer as a receive request."""
-    return ReceiveRequest(RecvWqe(entry.index, entry.segments, srq.pd), cq, srq.handle, arrival)
+    return receive_request(recv_wqe(entry.index, entry.segments, srq.pd), cq, srq.handle, arrival)
 
 
 def track_at_srq(srqs: Table[Srq], qp: Qp, message: Message) -> None:

@@ -24,7 +24,7 @@ from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import FaultedAccess, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
-from emu.device.objects.queues.receive_request import ReceiveRequest
+from emu.device.objects.queues.receive_request import ReceiveRequest, receive_request
 from emu.device.port.datagram import (
     GRH_BYTES,
     GSI_QKEY,
@@ -137,10 +137,10 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         if may_wait and page_faults.may_wait(
             hca.events, hca.caps, qp, "srq_receive" if srqn else "receive"
         ):
-            _wait_for_page(hca, qp, ReceiveRequest(wqe, cq, srqn), datagram, origin, error)
+            _wait_for_page(hca, qp, receive_request(wqe, cq, srqn), datagram, origin, error)
         else:
             fail_receive_and_stop(
-                hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error),
+                hca, qp, receive_request(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error),
                 error.cause,
             )  # fmt: skip
         return True
@@ -148,7 +148,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         why = f"shorter than {length} bytes"
         if qp.srq is not None or qp.rq is None:
             fail_receive_and_stop(
-                hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why
+                hca, qp, receive_request(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why
             )
             return True
         log.debug("%r: a datagram is dropped: request %d is %s", qp, wqe.index, why)

@@ -6,6 +6,7 @@ Other opcodes share some of the segments behind the control segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final
 
 from emu.device.engine.mr.access import INLINE_KEY, access, all_views, listed_length, segment_views
@@ -36,15 +37,18 @@ from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
 SOLICITED: Final = 1 << 1
 """Bit of fm_ce_se in the control segment: the peer's completion is solicited."""
 
+_read_inline_header: Final = Struct(">I").unpack_from
+_read_raddr: Final = RADDR.unpack_from
+_read_data: Final = DATA.unpack_from
 _INLINE_HEADER_BYTES: Final = 4
 """Length field at the start of an inline segment; the data follow."""
 _AV_EXTENDED: Final = 1 << 31
 _AV_BASE_BYTES: Final = DS
 _WRITE_DS: Final = 2
 """Segments before the data of a WRITE that does not name its receiver: ctrl, raddr."""
-_SEND_IMM: Final = Opcode.SEND_IMM
-_SEND_INVAL: Final = Opcode.SEND_INVAL
-_WRITE_IMM: Final = Opcode.RDMA_WRITE_IMM
+_SEND_IMM: Final = int(Opcode.SEND_IMM)
+_SEND_INVAL: Final = int(Opcode.SEND_INVAL)
+_WRITE_IMM: Final = int(Opcode.RDMA_WRITE_IMM)
 _SEND: Final = MsgOp.SEND
 _WRITE: Final = MsgOp.WRITE
 _READ: Final = MsgOp.READ
@@ -69,13 +73,10 @@ def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     Immediate data, or the rkey to invalidate, are in the control segment.
     """
     message = Message()
-    message.op = _SEND
-    if wqe.opcode == _SEND_IMM:
-        message.immediate = wqe.imm
-    elif wqe.opcode == _SEND_INVAL:
-        message.inv_rkey = wqe.imm
-    if wqe.fm_ce_se & SOLICITED:
-        message.solicited = True
+    message.op, message.limit, message.scattered = _SEND, 0, None
+    message.immediate = wqe.imm if wqe.opcode == _SEND_IMM else None
+    message.inv_rkey = wqe.imm if wqe.opcode == _SEND_INVAL else None
+    message.solicited = wqe.fm_ce_se & SOLICITED != 0
     at = after_receiver(hca.link, qp, wqe, message) if qp.st in _NAMING else DS
     message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
@@ -89,15 +90,14 @@ def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     One with immediate data takes a receive request of the peer.
     """
     message = Message()
-    message.op = _WRITE
-    if wqe.opcode == _WRITE_IMM:
-        message.immediate = wqe.imm
+    message.op, message.limit = _WRITE, 0
+    message.immediate = wqe.imm if wqe.opcode == _WRITE_IMM else None
     if wqe.fm_ce_se & SOLICITED:
         message.solicited = True
     if qp.st in _NAMING or wqe.ds < _WRITE_DS:
         at = remote_address(hca.link, qp, wqe, message)
     else:  # most requests, without a call
-        message.va, message.rkey = RADDR.unpack_from(wqe.buf, DS)
+        message.va, message.rkey = _read_raddr(wqe.buf, DS)
         at = _WRITE_DS * DS
     message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
@@ -166,7 +166,7 @@ def remote_address(link: AddressVectors, qp: Qp, wqe: Wqe, message: Message) -> 
     end = at + DS
     if wqe.ds * DS < end:
         need_segment(wqe, end)
-    message.va, message.rkey = RADDR.unpack_from(wqe.buf, at)
+    message.va, message.rkey = _read_raddr(wqe.buf, at)
     return end
 
 
@@ -179,7 +179,7 @@ def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
     segments: list[Segment] = []
     buf, end = wqe.buf, wqe.ds * DS
     while at < end:
-        segment = DATA.unpack_from(buf, at)
+        segment = _read_data(buf, at)
         at += DS
         if segment[0] & INLINE:
             if need & LOCAL_WRITE:
@@ -212,7 +212,7 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     """
     try:
         if wqe.ds * DS == at + DS and not hca.has_signatures:  # one segment, as in most requests
-            segment: Segment = DATA.unpack_from(wqe.buf, at)
+            segment: Segment = _read_data(wqe.buf, at)
             size, lkey, address = segment
             if 0 < size <= MAX_BYTES:  # neither inline nor 2 GiB
                 message.segments, message.length = (segment,), size
@@ -241,9 +241,13 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
 
 def _only_inline(wqe: Wqe, at: int) -> Segment | None:
     """Return the inline segment that has all data of a request from byte ``at`` on, or None."""
-    size = int.from_bytes(wqe.buf[at : at + _INLINE_HEADER_BYTES], "big") - INLINE
-    start = at + _INLINE_HEADER_BYTES
-    if size <= 0 or (start + size + DS - 1 & -DS) != wqe.ds * DS:
+    end, start = wqe.ds * DS, at + _INLINE_HEADER_BYTES
+    if start > end:
+        return None
+    word: int
+    (word,) = _read_inline_header(wqe.buf, at)
+    size = word - INLINE
+    if size <= 0 or (start + size + DS - 1 & -DS) != end:
         return None
     return size, INLINE_KEY, start
 

@@ -51,8 +51,9 @@ class Message:
     ``op``.
     """
 
-    # Most messages keep most of these defaults, which cost neither time nor memory as class
-    # attributes.
+    # Most messages keep most of these defaults, which take no memory as class attributes. Makers of
+    # the most frequent messages set what is read for each of them: CPython finds a class's
+    # attribute ten times slower than an object's.
     op: MsgOp
     length = 0
     data: Views = ()

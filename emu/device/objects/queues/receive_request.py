@@ -19,14 +19,13 @@ class ReceiveRequest:
 
     __slots__ = ("__weakref__", "arrival", "cq", "srqn", "wqe")
 
-    def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int, arrival: TagMatch | None = None) -> None:
-        self.wqe: RecvWqe | None = wqe
-        """None after completion or destruction of the queue."""
-        self.cq = cq
-        self.srqn = srqn
-        """Number of the shared queue; 0 for the queue pair's own receive queue."""
-        self.arrival = arrival
-        """Match result of a tag-matching queue; None for any other queue."""
+    wqe: RecvWqe | None
+    """None after completion or destruction of the queue."""
+    cq: Cq
+    srqn: int
+    """Number of the shared queue; 0 for the queue pair's own receive queue."""
+    arrival: TagMatch | None
+    """Match result of a tag-matching queue; None for any other queue."""
 
     def forget(self) -> None:
         """Drop the WQE and the CQ, as the responder stops: no CQE is written.
@@ -36,3 +35,12 @@ class ReceiveRequest:
         """
         self.wqe = None
         del self.cq
+
+
+def receive_request(
+    wqe: RecvWqe, cq: Cq, srqn: int, arrival: TagMatch | None = None
+) -> ReceiveRequest:
+    """Return a request, of which each SEND makes one (see ``receive_queue.recv_wqe``)."""
+    request = ReceiveRequest()
+    request.wqe, request.cq, request.srqn, request.arrival = wqe, cq, srqn, arrival
+    return request

@@ -35,7 +35,7 @@ class AdapterWqe(Wqe):
     __slots__ = ("rendezvous",)
 
     def __init__(self, buf: bytes, rendezvous: Rendezvous | None = None) -> None:
-        super().__init__(buf)
+        self.parse(buf)
         self.blocks = 0
         self.rendezvous = rendezvous
         """The rendezvous whose data this WQE reads; None for the FIN."""

@@ -52,7 +52,8 @@ class Scheduler:
             self.ready.append(queue)
             if not self.is_awake:
                 self.is_awake = True
-                self.on_work()
+                call = self.on_work
+                call()
 
     def poll(
         self, hca: HcaT, budget: Budget, polls: Mapping[type[Queue], Callable[[HcaT, Any], bool]]
