@@ -304,7 +304,7 @@ class Function:
                 self._is_gone or not faults.show(MMIO_WRITE_POINT, offset, data)
             ):
                 return
-            if offset < MSIX_PBA and offset >= MSIX_TABLE and self._msix.write(offset, data):
+            if offset >= MSIX_TABLE and offset < MSIX_PBA and self._msix.write(offset, data):
                 return
             if not self.hca.health.has_failed:
                 if offset == CMD_DBELL and faults is None and len(data) == _WORD_BYTES:

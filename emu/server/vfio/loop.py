@@ -175,9 +175,9 @@ class Loop(TimerQueue):
             if self._quiet and (timeout_ns is None or timeout_ns > _QUIET_NS):
                 timeout_ns = _QUIET_NS
             self._is_stale = True
-            self.served = sole.function
+            self.served = function = sole.function
             _guarded(sole.serve, timeout_ns)
-            self._wake_function(sole.function)
+            self._awake[function] = None
         else:
             self._poll_once(timeout_ns)
 
