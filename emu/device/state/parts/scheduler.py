@@ -67,9 +67,11 @@ class Scheduler:
         ready = self.ready
         budget.is_gathering = True
         try:
-            for _ in range(min(len(ready), QUEUES_PER_ROUND)):
-                if budget.steps > POLL_BUDGET:
-                    break
+            left = len(ready)
+            if left > QUEUES_PER_ROUND:
+                left = QUEUES_PER_ROUND
+            while left and budget.steps <= POLL_BUDGET:
+                left -= 1
                 queue = ready.popleft()
                 queue.is_ready = False
                 if polls[type(queue)](hca, queue):
@@ -78,7 +80,9 @@ class Scheduler:
             budget.is_gathering = False
             if budget.end_calls:
                 budget.release()
-        return len(ready) > 0 or self.has_broken_cqs
+        if ready:
+            return True
+        return self.has_broken_cqs
 
     def wake(self) -> None:
         """Schedule the function to run by calling ``on_work``; no effect while it is scheduled."""
