@@ -168,7 +168,7 @@ class Loop(TimerQueue):
             timeout_ns = 0
         self.budget.end_polls()
         self.budget.listen()
-        if timeout_ns != 0 and (due_ns := self.next_ns()) is not None:
+        if timeout_ns != 0 and self._heap and (due_ns := self.next_ns()) is not None:
             timeout_ns = due_ns if timeout_ns is None else min(due_ns, timeout_ns)
         sole = self._sole
         if sole is not None and sole.may_wait:
@@ -188,20 +188,20 @@ class Loop(TimerQueue):
         round. True also while a user of the budget waits for the next round.
         """
         awake, budget = self._awake, self.budget
-        had: set[PciFunction] = set()
-        again: list[PciFunction] = []
+        had: dict[PciFunction, None] = {}
+        again: dict[PciFunction, None] = {}
         while awake and budget.steps <= POLL_BUDGET:
             function = next(iter(awake))
             del awake[function]
             if function in had:  # woken by another function: next round
-                again.append(function)
+                again[function] = None
                 continue
-            had.add(function)
+            had[function] = None
             self.served = function
             if function.run():
-                again.append(function)
+                again[function] = None
         if again:
-            awake.update(dict.fromkeys(again))
+            awake.update(again)
         return bool(awake) or budget.is_waiting
 
     def _wake_function(self, function: PciFunction) -> None:

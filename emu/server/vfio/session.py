@@ -74,7 +74,8 @@ class VfioSession:
         self._negotiated = False
         self.behind = False
         """Whether received requests are unhandled: call :meth:`go_on` before receive()."""
-        self._unsent = bytearray()
+        self.unsent = bytearray()
+        """The reply that waits until the client reads, empty without one."""
         self._waiter = Waiter(sock)
         # Messages start at 0: after all complete ones, an incomplete rest is moved there.
         self._buffer = bytearray(MAX_MSG_SIZE)
@@ -90,14 +91,9 @@ class VfioSession:
         return self._sock.fileno()
 
     @property
-    def is_stuck(self) -> bool:
-        """Whether an unsent reply waits until the client reads."""
-        return bool(self._unsent)
-
-    @property
     def _must_wait(self) -> bool:
         """Whether further requests wait, for the client to read or for the next round."""
-        return bool(self._unsent) or self._function.is_round_used
+        return bool(self.unsent) or self._function.is_round_used
 
     def wake(self) -> None:
         """End the wait in :meth:`receive`, or the next one."""
@@ -144,10 +140,10 @@ class VfioSession:
         Once all are sent, handle more received requests as :meth:`dispatch`. Raises OSError or
         :class:`VfioProtocolError` when the client must be dropped.
         """
-        if self._unsent:
-            unsent, self._unsent = self._unsent, bytearray()
+        if self.unsent:
+            unsent, self.unsent = self.unsent, bytearray()
             self._send(unsent)
-        if not self._unsent:
+        if not self.unsent:
             self.dispatch()
 
     def dispatch(self) -> None:
@@ -159,9 +155,10 @@ class VfioSession:
         a failed VERSION; then the client must be dropped.
         """
         buffer, filled, sizes = self._buffer, self._filled, self._hot_sizes
-        function, send = self._function, self._send
-        head = self._head
-        last = min(filled - _HEADER, head + REQUEST_BYTES_PER_POLL)
+        function, head = self._function, self._head
+        last = filled - _HEADER
+        if last > head + REQUEST_BYTES_PER_POLL:
+            last = head + REQUEST_BYTES_PER_POLL
         while head <= last:
             msg_id, cmd, size, flags, _, offset, bar, count = _unpack(buffer, head)
             end = head + size
@@ -175,13 +172,13 @@ class VfioSession:
                 function.bar_write(bar, offset, buffer[head + _ACCESS : end])
                 if not flags:
                     reply = _pack(msg_id, cmd, _ACCESS, _REPLY, 0, offset, bar, count)
-                    last = last if send(reply) else -1
+                    last = last if self._send(reply) else -1
             elif cmd == _READ and size == _ACCESS and flags == 0 and count <= _MAX_DATA:
                 data = function.bar_read(bar, offset, count)
                 if len(data) == count:
                     size += count
                     reply = _pack(msg_id, cmd, size, _REPLY, 0, offset, bar, count)
-                    last = last - count if send(reply + data) else -1
+                    last = last - count if self._send(reply + data) else -1
                 else:
                     why = f"the function read {len(data)} bytes of {count}"
                     self._refuse(msg_id, cmd, flags, VfioRequestError(errno.EIO, why))
@@ -189,7 +186,7 @@ class VfioSession:
                 self._slow(head, end)
                 last = -1 if self._must_wait else last - SLOW_BYTES
             head = end
-        self.behind = bool(self._unsent) or filled - head >= _HEADER
+        self.behind = bool(self.unsent) or filled - head >= _HEADER
         if self.behind:
             self._head = head
         elif head:
@@ -267,7 +264,7 @@ class VfioSession:
         each later reply. Raises OSError when the connection is lost.
         """
         sent = 0
-        if not self._unsent:
+        if not self.unsent:
             try:
                 sent = self._sock.send(data, _DONT_WAIT)
             except BlockingIOError:
@@ -275,7 +272,7 @@ class VfioSession:
             else:
                 if sent == len(data):
                     return True
-        self._unsent += data[sent:]
+        self.unsent += data[sent:]
         return False
 
     def _discard(self, head: int) -> None:

@@ -37,7 +37,8 @@ class VfioUserServer(VfioServer[VfioSession]):
     @property
     def may_wait(self) -> bool:
         """Whether :meth:`serve` itself can wait for the client."""
-        return self._client is not None and not self._client.is_stuck
+        client = self._client
+        return client is not None and not client.unsent
 
     @property
     def events(self) -> int:
@@ -48,7 +49,7 @@ class VfioUserServer(VfioServer[VfioSession]):
         session = self._client
         if session is None or not session.behind:
             return select.POLLIN
-        return select.POLLOUT if session.is_stuck else 0
+        return select.POLLOUT if session.unsent else 0
 
     def observe(self, observer: ConfigObserver) -> None:
         """Show each client's accesses to configuration space, and resets, to an observer.

@@ -117,7 +117,7 @@ class TestDeafClients:
             for _ in range(100_000):
                 client.send_raw(message(99) * 100)
                 own.step()
-        assert len(own.transport._client._unsent) < 64 * KIB
+        assert len(own.transport._client.unsent) < 64 * KIB
         assert own.transport.events == select.POLLOUT
 
 
