@@ -19,7 +19,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.engine.lag.arrive import arrive as arrive_at_board
 from emu.device.engine.lag.wire import LagWire
-from emu.device.function.bar0 import CMD_DBELL, FIRST_UAR, HEALTH_SYNDROME, Bar0
+from emu.device.function.bar0 import CMD_DBELL, HEALTH_SYNDROME, Bar0
 from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
 from emu.device.function.sub_functions import SubFunctionSlots, bar2_size
@@ -286,7 +286,7 @@ class Function:
         Fault rules that drop writes see BAR 0 only, and a failed function stores there only its
         MSI-X table. A bug in the emulator stops the function, in BAR 2 the sub-function alone.
         """
-        if FIRST_UAR <= offset < self._uars_end and not bar and self.hca.probes.faults is None:
+        if MSIX_PBA <= offset < self._uars_end and not bar and self.hca.probes.faults is None:
             try:
                 self.bar0.doorbells.write(offset, data)  # nearly all stores
             except Exception:
