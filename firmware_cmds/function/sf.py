@@ -25,9 +25,9 @@ def _all(parts: SubFunctions[Hca] | None) -> SubFunctions[Hca]:
     return parts
 
 
-def _named(hca: Hca, number: int) -> SubFunction[Hca]:
+def _named(own: SubFunctions[Hca] | None, number: int) -> SubFunction[Hca]:
     """Return the record of a sub-function's number; raise BAD_PARAM_ERR if there is none."""
-    sf = _all(hca.sub_functions).find(number)
+    sf = _all(own).find(number)
     if sf is None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "no sub-function has this number", f"function_id {number:#x}"
@@ -42,7 +42,7 @@ def alloc_sf(hca: Hca, cmd: layout.alloc_sf_in, out: layout.alloc_sf_out) -> Non
     The manager gets VHCA_STATE_CHANGE if armed. Refuse an unknown number with BAD_PARAM_ERR, an
     allocated one with BAD_RES_STATE_ERR.
     """
-    one = _named(hca, cmd.function_id)
+    one = _named(hca.sub_functions, cmd.function_id)
     if one.state is not VhcaState.INVALID:
         raise CmdError(
             Status.BAD_RES_STATE_ERR, "sub-function exists", f"function_id {one.number:#x}"
@@ -58,7 +58,7 @@ def dealloc_sf(hca: Hca, cmd: layout.dealloc_sf_in, out: layout.dealloc_sf_out) 
     Its function ends at once. Refuse one that is active or not allocated with BAD_RES_STATE_ERR, an
     unknown number with BAD_PARAM_ERR.
     """
-    one = _named(hca, cmd.function_id)
+    one = _named(hca.sub_functions, cmd.function_id)
     if one.state is not VhcaState.ALLOCATED:
         raise CmdError(
             Status.BAD_RES_STATE_ERR, "sub-function does not exist, or is active",
@@ -77,7 +77,7 @@ def query_vhca_state(
 
     A later arming then reports only newer changes. Refuse an unknown number with BAD_PARAM_ERR.
     """
-    one = _checked(hca, cmd)
+    one = _checked(hca.sub_functions, cmd)
     one.reported = one.state
     context = out.vhca_state_context
     context.vhca_state = one.state
@@ -94,7 +94,11 @@ def modify_vhca_state(
     A change since the last query is reported at once. Refuse a number for one that is not allocated
     with BAD_RES_STATE_ERR, an unknown one with BAD_PARAM_ERR.
     """
-    one, chosen, context = _checked(hca, cmd), cmd.vhca_state_field_select, cmd.vhca_state_context
+    one, chosen, context = (
+        _checked(hca.sub_functions, cmd),
+        cmd.vhca_state_field_select,
+        cmd.vhca_state_context,
+    )
     if chosen.sw_function_id:
         if one.state is VhcaState.INVALID:
             raise CmdError(
@@ -110,8 +114,8 @@ def modify_vhca_state(
 
 
 def _checked(
-    hca: Hca, cmd: layout.query_vhca_state_in | layout.modify_vhca_state_in
+    own: SubFunctions[Hca] | None, cmd: layout.query_vhca_state_in | layout.modify_vhca_state_in
 ) -> SubFunction[Hca]:
     if cmd.embedded_cpu_function:
         raise CmdError(Status.BAD_PARAM_ERR, "there is no embedded CPU")
-    return _named(hca, cmd.function_id)
+    return _named(own, cmd.function_id)

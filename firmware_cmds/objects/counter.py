@@ -72,7 +72,7 @@ def query_vnic_env(hca: Hca, cmd: layout.query_vnic_env_in, out: layout.query_vn
     env = out.vport_env
     env.comp_eq_overrun = sum(eq.overruns for eq in hca.eqs if not eq.events)
     env.async_eq_overrun = sum(eq.overruns for eq in hca.eqs if eq.events)
-    env.cq_overrun = hca.counts.cq_overruns
+    env.cq_overrun = hca.cqes.overruns
     env.invalid_command = hca.counts.unhandled.commands.total()
     if hca.model.port_type is PortType.ETH:
         env.nic_receive_steering_discard = hca.nic_vport.steering_discards

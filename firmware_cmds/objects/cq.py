@@ -19,6 +19,7 @@ from layouts.enums import CompressionLayout, CqPeriodMode, MiniCqeFormat, Op, St
 from layouts.objects import cq as layout
 
 if TYPE_CHECKING:
+    from emu.device.ports import GuestMemory
     from emu.device.state.caps import Caps
     from emu.device.state.events import Events
     from emu.device.state.hca import Hca
@@ -79,7 +80,7 @@ def create_cq(hca: Hca, cmd: layout.create_cq_in, out: layout.create_cq_out) -> 
         umems = (*umems, umem)
     else:
         with holding(eq, *umems):
-            buffer = yield from _buffer(hca, cmd, ctx, stride)
+            buffer = yield from _buffer(hca.caps, hca.memory, cmd, ctx, stride)
     cq = Cq(ctx, eq, buffer, stride, dbr_addr, umems, compression)
     cq.moderation = _moderation(hca.caps, ctx)
     out.cqn = hca.cqs.add(cq)
@@ -133,15 +134,19 @@ def _size(caps: Caps, ctx: layout.cqc, stride: int) -> int:
 
 
 def _buffer(
-    hca: Hca, cmd: layout.create_cq_in | layout.modify_cq_in, ctx: layout.cqc, stride: int
+    caps: Caps,
+    memory: GuestMemory,
+    cmd: layout.create_cq_in | layout.modify_cq_in,
+    ctx: layout.cqc,
+    stride: int,
 ) -> Portions[PageList]:
     """Return the ring that a context and the page list behind it describe.
 
     Raises LIM_ERR for a ring above log_max_cq_sz. Raises BAD_PARAM_ERR for a list that is too short
     or has a page outside guest memory.
     """
-    size = _size(hca.caps, ctx, stride)
-    return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
+    size = _size(caps, ctx, stride)
+    return queue_buffer(memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
 
 
 def _moderation(caps: Caps, ctx: layout.cqc) -> Moderation | None:
@@ -236,10 +241,10 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> Portions[None]:
     if given.cqe_sz != cq.ctx.cqe_sz:
         raise CmdError(Status.BAD_PARAM_ERR, "resize must keep cqe_sz", f"{given.cqe_sz}")
     with holding(cq):
-        buffer = yield from _buffer(hca, cmd, given, cq.stride)
+        buffer = yield from _buffer(hca.caps, hca.memory, cmd, given, cq.stride)
     hca.ledger.check(cq.kind, buffer.host_bytes - cq.buffer.host_bytes)
-    write_held(hca, cq)
-    cq_engine.resize(hca, cq, buffer, given.log_cq_size)
+    write_held(hca.cqes, cq)
+    cq_engine.resize(hca.cqes, cq, buffer, given.log_cq_size)
     hca.cqs.recharge(cq)
     for name in ("log_cq_size", "page_offset", "log_page_size"):
         setattr(cq.ctx, name, getattr(given, name))
@@ -265,6 +270,6 @@ def query_cq(hca: Hca, cmd: layout.query_cq_in, out: layout.query_cq_out) -> Non
     with BAD_RES_ERR.
     """
     cq = hca.cqs.need(cmd.cqn)
-    write_held(hca, cq)
+    write_held(hca.cqes, cq)
     out.cq_context = cq.encode()
     out.pas.put_words(cq.buffer.pages[: len(out.pas)])

@@ -271,7 +271,7 @@ def destroy_rq(hca: Hca, cmd: layout.destroy_rq_in, out: layout.destroy_rq_out) 
     """
     rq = hca.rqs.remove(cmd.rqn)
     if rq.cq is not None:
-        write_held(hca, rq.cq)
+        write_held(hca.cqes, rq.cq)
     hca.sessions.forget(rq)
     rq.state = RqState.RST
     rq.stop_waiting()

@@ -58,7 +58,7 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     if ctx.hairpin:
         sender = hairpin.send_queue(hca, ctx, _tis(hca.tises, ctx))
-        sender.group = _queue_group(hca, ctx)
+        sender.group = _queue_group(hca.scheduling_elements, hca.rates, ctx)
         _add(hca, sender, out)
         return
     if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:
@@ -77,7 +77,7 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "allow_swp")
     if ctx.min_wqe_inline_mode > max(InlineMode):
         raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
-    group = _queue_group(hca, ctx)
+    group = _queue_group(hca.scheduling_elements, hca.rates, ctx)
     hca.need_uar(wq.uar_page)
     cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
     ts_cq = _ts_cq(hca, ctx)
@@ -99,13 +99,15 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
     _add(hca, sq, out)
 
 
-def _queue_group(hca: Hca, ctx: layout.sqc) -> SchedulingElement | None:
+def _queue_group(
+    elements: Table[SchedulingElement], rates: Rates, ctx: layout.sqc
+) -> SchedulingElement | None:
     """Return the queue group of the queue, if it has one; else None.
 
     Raises BAD_RES_ERR for an unknown group, BAD_PARAM_ERR for an empty entry of the pacing table.
     """
-    group = queue_group(hca.scheduling_elements, ctx.qos_queue_group_id)
-    _check_rate(hca.rates, ctx)
+    group = queue_group(elements, ctx.qos_queue_group_id)
+    _check_rate(rates, ctx)
     return group
 
 

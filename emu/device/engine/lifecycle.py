@@ -170,6 +170,7 @@ def quiesce(hca: Hca) -> None:
     hca.sessions.clear()
     hca.backlogs.clear()
     hca.rates.repacing.clear()
+    hca.cqes.forget_held()
     hca.scheduler.clear()
     hca.scheduler.wake()  # deferred frees run in its rounds; another function may have ended it
 

@@ -119,7 +119,7 @@ class Bar0:
 
     def _tick(self) -> None:
         """Update the timers, and the health counter unless stalled, for one point in time."""
-        timer, now = self._hca.ticks, self._hca.clock.now_ns()
+        timer, now = self._hca.cqes.ticks, self._hca.clock.now_ns()
         ticks, stamp = timer.read(), timer.real_time.stamp(now)
         self._seg.internal_timer_h = ticks >> 32 & 0xFFFFFFFF
         self._seg.internal_timer_l = ticks & 0xFFFFFFFF

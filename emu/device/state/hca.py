@@ -33,6 +33,7 @@ from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.device.port.ib.wire import IbWire
 from emu.device.port.link import Link
 from emu.device.ports import Clock, GuestMemory, Interrupts
+from emu.device.state.completions import Completions
 from emu.device.state.containment import ContainedClock, Lifetime, contain
 from emu.device.state.events import Events
 from emu.device.state.fwpages import FirmwarePages
@@ -147,8 +148,7 @@ class Hca(ObjectTables):
         self.sub_function: SubFunction[Hca] | None = None
         """The manager's record of this function, if it is a sub-function."""
         frequency = model.general["device_frequency_khz"]
-        self.ticks = FreeRunningTimer(self.clock, frequency, vhca.adapter.real_time)
-        """The free-running timer, which time-stamps CQEs (internal_timer)."""
+        ticks = FreeRunningTimer(self.clock, frequency, vhca.adapter.real_time)
         self.state = HcaState.DISABLED
         self._ib = _ib_port(model, options, vhca) if model.port_type is PortType.IB else None
         is_eth = model.port_type is PortType.ETH
@@ -168,6 +168,8 @@ class Hca(ObjectTables):
         self.driver = DriverIdentity()
         """Cleared by INIT_HCA, except the ISSI."""
         contained = partial(contain, self.health)
+        self.cqes = Completions(memory, self.events, self.scheduler, self.budget, ticks, contained)
+        """What writing a completion needs."""
         self.backlogs = Backlogs(self.budget, contained, self.ledger)
         self.rates = Rates(self.budget, contained)
         self.sessions = Sessions()

@@ -1,9 +1,10 @@
-"""The parts of a function's state by themselves: scheduler, event subscriptions, cached views."""
+"""The parts of a function's state by themselves: scheduler, events, completions, cached views."""
 
 from types import SimpleNamespace
 
 import pytest
 
+from emu.device.state.completions import Completions
 from emu.device.state.events import Events
 from emu.device.state.parts.scheduler import Scheduler
 from emu.device.state.probes import Probes
@@ -35,15 +36,12 @@ class TestScheduler:
         assert len(woken) == 1
 
     def test_nothing_is_left_when_all_stops(self, scheduler):
-        held = SimpleNamespace(waiting=[b"entry"])
-        scheduler.holding.append(held)
-        scheduler.add_broken(held)
+        scheduler.add_broken(SimpleNamespace())
         scheduler.schedule(SimpleNamespace(is_ready=False))
         assert scheduler.has_broken_cqs
         scheduler.clear()
         assert not scheduler.has_broken_cqs
-        left = held.waiting, scheduler.holding, scheduler.broken_cqs, scheduler.ready
-        assert not any(left)
+        assert not any((scheduler.broken_cqs, scheduler.ready))
 
 
 class TestEvents:
@@ -63,6 +61,15 @@ class TestEvents:
     def test_completions_have_no_subscriber(self, events):
         events.subscribe(SimpleNamespace(events=1 << EventType.COMP))
         assert not events.subscribers
+
+
+def test_held_packets_are_dropped_when_all_stops():
+    events = Events(None, None, Probes(None), None)
+    cqes = Completions(None, events, Scheduler(), None, None, None)
+    held = SimpleNamespace(waiting=[b"entry"])
+    cqes.holding.append(held)
+    cqes.forget_held()
+    assert not any((cqes.holding, held.waiting))
 
 
 def test_cached_views_are_dropped_at_the_keys_that_have_them():

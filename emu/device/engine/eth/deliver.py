@@ -107,9 +107,8 @@ def deliver(
         marks = data[headers.l3 + 1] if version == 4 else data[headers.l3 + 1] >> 4
         if marks & _CONGESTED == _CONGESTED:
             ecn = _ECN_CE
-    now = hca.ticks.read()
-    if rq.has_real_time:
-        now = hca.adapter.real_time.stamp(hca.clock.now_ns())
+    cqes = hca.cqes
+    now = cqes.ticks.real_stamp() if rq.has_real_time else cqes.ticks.read()
     wqe_id, counter, byte_cnt, apart = placed
     entry = _pack(
         wqe_id, rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
@@ -122,7 +121,7 @@ def deliver(
         entry = entry[:SHAMPO_AT] + apart + entry[_SHAMPO_END:]
     elif describes_inner and headers.protocol in TUNNEL_PROTOCOLS:
         entry = about_inner(hca.parser, headers, l3_ok, l4_ok, entry)
-    completions.report(hca, cq, rq, entry, _OP_OWN, False)
+    completions.report(cqes, cq, rq, entry, _OP_OWN, False)
 
 
 def _sums(headers: Headers, is_vouched: bool, merged: Merged | None) -> tuple[int, bool, bool]:

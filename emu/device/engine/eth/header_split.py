@@ -125,13 +125,13 @@ def _next(hca: Hca, rq: Rq, at: Reservations, strides: Strides) -> bool:
     Write a filler CQE for the strides of the old reservation that stay empty.
     """
     if strides.wqe is not None and not at.is_last:
-        fill(hca, rq, strides, at.end)
+        fill(hca.cqes, rq, strides, at.end)
         at.leave()
         return True
     following = request(hca, rq)
     if following is None:
         return False
-    fill(hca, rq, strides)
+    fill(hca.cqes, rq, strides)
     strides.begin(following)
     at.begin()
     return True

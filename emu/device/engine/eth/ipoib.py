@@ -96,9 +96,11 @@ def _deliver(
         return
     grh, flags, _ = hca.link.describe(datagram, origin)
     copy(target, (memoryview(grh), memoryview(packet)))
-    entry = _entry(hca.ticks, rq, headers, to, (flags | origin.qpn, qp.handle, length, wqe.index))
+    entry = _entry(
+        hca.cqes.ticks, rq, headers, to, (flags | origin.qpn, qp.handle, length, wqe.index)
+    )
     assert rq.cq is not None  # InfiniBand has no hairpins
-    completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
+    completions.report(hca.cqes, rq.cq, rq, entry, _OP_OWN, False)
 
 
 def _entry(

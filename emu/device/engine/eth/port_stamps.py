@@ -20,18 +20,19 @@ from layouts.rings.eth_wqe import ETH
 from layouts.rings.wqe import DS
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.caps import Caps
+    from emu.device.state.completions import Completions
 
 _OP_OWN: Final = CqeOpcode.RESP_SEND << 4
 
 
-def complete_timestamp(hca: Hca, sq: Sq, cq: Cq, wqe: Wqe) -> None:
+def complete_timestamp(cqes: Completions, caps: Caps, sq: Sq, cq: Cq, wqe: Wqe) -> None:
     """Write the port timestamp CQE of a sent packet to ``cq``, with the time of this call.
 
     wqe_counter has the lower bits of the WQE's metadata. A lost CQE counts as cq_overflow.
     """
     metadata = ETH.unpack_from(wqe.buf, DS)[2]
-    number = metadata & (1 << hca.caps.general_2.ts_cqe_metadata_size2wqe_counter) - 1
-    now = completions.now_for(hca.ticks, sq)
+    number = metadata & (1 << caps.general_2.ts_cqe_metadata_size2wqe_counter) - 1
+    now = completions.now_for(cqes.ticks, sq)
     entry = CQE.pack(0, 0, 0, sq.uidx or 0, 0, 0, now & TIME_MASK, sq.handle, number)
-    completions.report(hca, cq, sq, entry, _OP_OWN, False)
+    completions.report(cqes, cq, sq, entry, _OP_OWN, False)

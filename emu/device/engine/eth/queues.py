@@ -34,6 +34,7 @@ from layouts.enums import CqeSyndrome, EventType
 from layouts.eth_enums import RqState, SqState
 
 if TYPE_CHECKING:
+    from emu.device.state.completions import Completions
     from emu.device.state.events import Events
     from emu.device.state.hca import Hca
     from emu.device.state.parts.scheduler import Scheduler
@@ -83,7 +84,8 @@ def enter_sq(scheduler: Scheduler, sq: AnySq, state: SqState) -> None:
 
 
 def fail(
-    hca: Hca,
+    cqes: Completions,
+    scheduler: Scheduler,
     sq: Sq,
     index: int,
     opcode: int,
@@ -96,8 +98,8 @@ def fail(
     The driver then recovers the queue (core/en_tx.c: mlx5e_poll_tx_cq).
     """
     log.warning("%r: wqe %d: %s: %s", sq, index, syndrome.name, why)
-    completions.fail_send(hca, sq.cq, sq, syndrome, index, opcode, cause)
-    stop_sq(hca.scheduler, sq)
+    completions.fail_send(cqes, sq.cq, sq, syndrome, index, opcode, cause)
+    stop_sq(scheduler, sq)
 
 
 def break_sq(scheduler: Scheduler, events: Events, sq: Sq, why: Exception) -> None:
@@ -129,7 +131,7 @@ def stop_pacing(sq: AnySq) -> None:
         sq.pacing.stop_waiting()
 
 
-def flush_sq(hca: Hca, sq: Sq) -> bool:
+def flush_sq(cqes: Completions, sq: Sq) -> bool:
     """Complete up to FLUSHED_PER_POLL posted WQEs with WR_FLUSH_ERR; return whether to poll again.
 
     Return False without flush_in_error_en: no WQE completes. Return False also for an unreadable
@@ -142,7 +144,7 @@ def flush_sq(hca: Hca, sq: Sq) -> bool:
         for ctrl in islice(sq.ring.drain(), FLUSHED_PER_POLL):
             left -= 1
             completions.fail_send(
-                hca, sq.cq, sq, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
+                cqes, sq.cq, sq, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
             )
     except DmaError as error:
         log.warning("%r: send queue cannot be flushed: %s", sq, error)
@@ -163,7 +165,7 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
     if state is rq.state:
         return
     if rq.cq is not None:
-        write_held(hca, rq.cq)
+        write_held(hca.cqes, rq.cq)
     hca.sessions.forget(rq)
     rq.state, rq.has_failed = state, False
     rq.stop_waiting()
@@ -197,7 +199,9 @@ def fail_receive(hca: Hca, rq: Rq, index: int, why: str, cause: Cause = Cause.AN
     if rq.strides is not None:
         rq.strides.abandon()
     assert rq.cq is not None  # a hairpin has no requests
-    completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index, cause=cause)
+    completions.fail_receive(
+        hca.cqes, hca.srqs, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index, cause=cause
+    )
     stop_rq(hca.scheduler, rq)
 
 
@@ -233,14 +237,18 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
     current = rq.strides.abandon() if rq.strides is not None else None
     if current is not None:
         flushed += 1
-        completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, current.index)
+        completions.fail_receive(
+            hca.cqes, hca.srqs, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, current.index
+        )
     try:
         for _ in range(min(rq.queue.posted(), FLUSHED_PER_POLL)):
             wqe = rq.queue.take()
             if wqe is None:
                 break
             flushed += 1
-            completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
+            completions.fail_receive(
+                hca.cqes, hca.srqs, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, wqe.index
+            )
     except (DmaError, ListBrokenError) as error:
         log.warning("%r: receive queue cannot be flushed: %s", rq, error)
         return False

@@ -61,9 +61,9 @@ class Departures:
         mac, traffic_class = frame[:MAC_BYTES], roce_class(source, frame, sqn, sl)
         if not self.waiting:
             follow_roce(source, traffic_class)
-            if not self.must_wait(source, mac):
+            if not self.must_wait(source.rates, source.clock, mac):
                 self._put(source, frame)
-                return not self.must_wait(source, mac)
+                return not self.must_wait(source.rates, source.clock, mac)
         if len(self.waiting) >= MAX_HELD:
             source.roce.dropped["queue full"] += 1
             return False
@@ -77,9 +77,9 @@ class Departures:
             source.rates.roce.charge(len(frame) + FCS_BYTES, source.clock.now_ns())
         self._eth.transmit(source, Frame(frame))
 
-    def must_wait(self, source: Hca, mac: bytes) -> bool:
+    def must_wait(self, rates: Rates, clock: Clock, mac: bytes) -> bool:
         """Return whether the path to an address is full, or the vPort's rate is used up."""
-        return self._eth.is_pausing_to(mac) or self._delay(source.rates, source.clock) > 0
+        return self._eth.is_pausing_to(mac) or self._delay(rates, clock) > 0
 
     @staticmethod
     def _delay(rates: Rates, clock: Clock, *, wants: bool = False) -> int:
@@ -112,7 +112,7 @@ class Departures:
             frame, traffic_class = self.waiting[0]
             mac = frame[:MAC_BYTES]
             follow_roce(source, traffic_class)
-            if self.must_wait(source, mac):
+            if self.must_wait(source.rates, source.clock, mac):
                 self.await_ready(source, mac)
                 return
             self.waiting.popleft()

@@ -209,7 +209,11 @@ class RoceWire:
         if self._departures.waiting:
             return  # the backlog calls _wake when it is drained
         mac, hca = parts_of(address)[1], self._hca
-        if mac in self._macs or hca is None or not self._departures.must_wait(hca, mac):
+        if (
+            mac in self._macs
+            or hca is None
+            or not self._departures.must_wait(hca.rates, hca.clock, mac)
+        ):
             self._start()
         else:
             self._departures.await_ready(hca, mac)

@@ -73,7 +73,7 @@ def poll(hca: Hca, sq: Sq) -> bool:
     error CQE; both move the queue to ERR.
     """
     if sq.state is _ERR:
-        return queues.flush_sq(hca, sq)
+        return queues.flush_sq(hca.cqes, sq)
     if sq.state is not _RDY:
         return False
     if hca.backlogs.egress:  # earlier frames are still in the NIC_TX tables
@@ -144,12 +144,19 @@ def _work(hca: Hca, sq: Sq) -> bool:
         failure = _execute(hca, sq, wqe)
         if failure is not None:
             queues.fail(
-                hca, sq, wqe.index, wqe.opcode, failure.syndrome, failure.why, failure.cause
+                hca.cqes,
+                hca.scheduler,
+                sq,
+                wqe.index,
+                wqe.opcode,
+                failure.syndrome,
+                failure.why,
+                failure.cause,
             )
         if sq.state is not _RDY:  # this WQE or its completion has failed
             return False
         if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
-            completions.complete_send(hca, sq.cq, sq, wqe)
+            completions.complete_send(hca.cqes, sq.cq, sq, wqe)
         if hca.budget.steps > POLL_BUDGET:
             break
     return True
@@ -188,7 +195,7 @@ def _execute(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
     except AccessError as no_access:
         return Failure.of_access(no_access)
     if sq.ts_cq is not None and work not in (change_key, access_aso):
-        port_stamps.complete_timestamp(hca, sq, sq.ts_cq, wqe)
+        port_stamps.complete_timestamp(hca.cqes, hca.caps, sq, sq.ts_cq, wqe)
     return None
 
 

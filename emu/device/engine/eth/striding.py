@@ -21,6 +21,7 @@ from layouts.enums import CqeOpcode
 from layouts.rings.eth_cqe import ETH_CQE
 
 if TYPE_CHECKING:
+    from emu.device.state.completions import Completions
     from emu.device.state.hca import Hca
 
 FILLER: Final = 1 << 31
@@ -52,12 +53,12 @@ def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | No
     if following is None:
         rq.count("out_of_buffer")
         return None
-    fill(hca, rq, strides)
+    fill(hca.cqes, rq, strides)
     strides.begin(following)
     return following
 
 
-def fill(hca: Hca, rq: Rq, strides: Strides, end: int | None = None) -> None:
+def fill(cqes: Completions, rq: Rq, strides: Strides, end: int | None = None) -> None:
     """Write a filler CQE for the rest of the current WQE, or for the strides before ``end``.
 
     Do nothing without a current WQE, or if no stride is left to fill.
@@ -65,7 +66,7 @@ def fill(hca: Hca, rq: Rq, strides: Strides, end: int | None = None) -> None:
     wqe = strides.wqe
     if wqe is None or strides.used == end:
         return
-    now = completions.now_for(hca.ticks, rq)
+    now = completions.now_for(cqes.ticks, rq)
     first, count = strides.use_up(end)
     byte_cnt = FILLER | count << STRIDES_SHIFT
     entry = ETH_CQE.pack(
@@ -73,4 +74,4 @@ def fill(hca: Hca, rq: Rq, strides: Strides, end: int | None = None) -> None:
         now & _WORD, 0, first,
     )  # fmt: skip
     assert rq.cq is not None  # a hairpin has no requests
-    completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
+    completions.report(cqes, rq.cq, rq, entry, _OP_OWN, False)

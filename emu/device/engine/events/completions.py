@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.objects.queues.srq import Srq
     from emu.device.objects.table import Table
-    from emu.device.state.hca import Hca
+    from emu.device.state.completions import Completions
     from emu.device.state.timer import FreeRunningTimer
 
 CQE_POINT: Final[FaultPoint[[Cq, Queue, bytes, int, bool], bool]] = FaultPoint("cqe")
@@ -62,13 +62,13 @@ def now_for(ticks: FreeRunningTimer, queue: Queue) -> int:
     return ticks.real_stamp() if queue.has_real_time else ticks.read()
 
 
-def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
+def complete_send(cqes: Completions, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
     """Write the CQE of a send request that is done (REQ), with the bytes that it fetched.
 
     Response data that go into the CQE are scattered there. A CQE that is lost counts as
     cq_overflow.
     """
-    ticks = hca.ticks  # ``now_for`` without its two calls: a short message takes thirty
+    ticks = cqes.ticks  # ``now_for`` without its two calls: a short message takes thirty
     now_ns = ticks.now_ns
     now = ticks.real_stamp() if queue.has_real_time else now_ns() * ticks.times // ticks.by
     entry = _pack_send(
@@ -78,11 +78,12 @@ def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -
     if wqe.scattered is not None:
         entry, form = with_data(entry, bytes(wqe.scattered))
         op_own |= form
-    report(hca, cq, queue, entry, op_own, False)
+    report(cqes, cq, queue, entry, op_own, False)
 
 
 def complete_receive(
-    hca: Hca,
+    cqes: Completions,
+    srqs: Table[Srq],
     cq: Cq,
     queue: Queue,
     opcode: CqeOpcode,
@@ -97,10 +98,10 @@ def complete_receive(
     """
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn:
-        srqn = _receiver(hca.srqs, queue, srqn)
+        srqn = _receiver(srqs, queue, srqn)
     elif queue.uidx is not None:
         srqn = queue.uidx
-    ticks = hca.ticks  # ``now_for`` without its two calls: a short message takes thirty
+    ticks = cqes.ticks  # ``now_for`` without its two calls: a short message takes thirty
     now_ns = ticks.now_ns
     now = ticks.real_stamp() if queue.has_real_time else now_ns() * ticks.times // ticks.by
     entry = _pack_received(
@@ -115,7 +116,7 @@ def complete_receive(
     if data is not None:
         entry, form = with_data(entry, data)
         op_own |= form
-    report(hca, cq, queue, entry, op_own, solicited)
+    report(cqes, cq, queue, entry, op_own, solicited)
 
 
 def _extended(entry: bytes, **fields: int) -> bytes:
@@ -136,7 +137,7 @@ def with_data(entry: bytes, data: bytes) -> tuple[bytes, int]:
 
 
 def fail_send(
-    hca: Hca,
+    cqes: Completions,
     cq: Cq,
     queue: Queue,
     syndrome: CqeSyndrome,
@@ -148,17 +149,18 @@ def fail_send(
 
     The syndrome's counter and req_cqe_error count. Errors count as solicited (IBTA 11.4.2.2).
     """
-    hca.counts.error_completions += 1
+    cqes.errors += 1
     count_error(queue, CqeOpcode.REQ_ERR, syndrome)
     entry = error_entry(
         queue, CqeOpcode.REQ_ERR, syndrome, cause, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode,
         srqn=queue.uidx or 0,
     )  # fmt: skip
-    report(hca, cq, queue, entry, CqeOpcode.REQ_ERR << 4, True)
+    report(cqes, cq, queue, entry, CqeOpcode.REQ_ERR << 4, True)
 
 
 def fail_receive(
-    hca: Hca,
+    cqes: Completions,
+    srqs: Table[Srq],
     cq: Cq,
     queue: Queue,
     syndrome: CqeSyndrome,
@@ -170,13 +172,13 @@ def fail_receive(
 
     The syndrome's counter and resp_cqe_error count. ``srqn`` is 0 for the queue's own WQEs.
     """
-    hca.counts.error_completions += 1
+    cqes.errors += 1
     count_error(queue, CqeOpcode.RESP_ERR, syndrome)
-    srqn = _receiver(hca.srqs, queue, srqn)
+    srqn = _receiver(srqs, queue, srqn)
     entry = error_entry(
         queue, CqeOpcode.RESP_ERR, syndrome, cause, wqe_counter=wqe_counter, srqn=srqn
     )
-    report(hca, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
+    report(cqes, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
 
 
 def _receiver(srqs: Table[Srq], queue: Queue, srqn: int) -> int:
@@ -192,7 +194,7 @@ def _receiver(srqs: Table[Srq], queue: Queue, srqn: int) -> int:
 
 
 def report_signature(
-    hca: Hca,
+    cqes: Completions,
     cq: Cq,
     queue: Queue,
     key: int,
@@ -210,22 +212,24 @@ def report_signature(
         found >> 32, computed >> 32, found & _WORD, computed & _WORD, syndrome, domain, key,
         offset, queue.handle,
     )  # fmt: skip
-    report(hca, cq, queue, entry, CqeOpcode.SIG_ERR << 4, True)
+    report(cqes, cq, queue, entry, CqeOpcode.SIG_ERR << 4, True)
 
 
-def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool) -> None:
+def report(
+    cqes: Completions, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool
+) -> None:
     """Write an entry unless a fault plan suppresses it; raise the completion event if due.
 
     An entry that is not written counts as cq_overflow at ``queue``, also if a fault plan suppressed
     it.
     """
-    if hca.probes.faults is not None:
-        is_written = hca.probes.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
+    if cqes.probes.faults is not None:
+        is_written = cqes.probes.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
     elif cq.compression is not None:
-        is_written = hold_or_write(hca, cq, entry, op_own, solicited)
-    elif append(hca, cq, entry, op_own):  # ``cq.write``, without a call
+        is_written = hold_or_write(cqes, cq, entry, op_own, solicited)
+    elif append(cqes, cq, entry, op_own):  # ``cq.write``, without a call
         if solicited or cq.notification is _ARMED:
-            notify_of(hca.events, cq, solicited)
+            notify_of(cqes.events, cq, solicited)
         return
     else:
         is_written = False

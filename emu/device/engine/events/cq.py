@@ -31,8 +31,8 @@ from layouts.rings.cqe import CQE_BYTES, OP_OWN
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from emu.device.ports import GuestMemory
+    from emu.device.state.completions import Completions
     from emu.device.state.events import Events
-    from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +54,17 @@ _STATUSES: Final = {
 }
 
 
-def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
+def write(cqes: Completions, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     """Append an entry and raise the event that is due; return False when the entry is lost.
 
     ``entry`` is the CQE without its last byte. Data of a 128-byte CQE's first half precede it.
     ``op_own`` is the last byte without the owner bit. A full or unwritable ring breaks the CQ
     (CQ_ERROR). No packet may be held (``held.py``) when this is called.
     """
-    if not append(hca, cq, entry, op_own):
+    if not append(cqes, cq, entry, op_own):
         return False
     if solicited or cq.notification is _ARMED:
-        notify_of(hca.events, cq, solicited)
+        notify_of(cqes.events, cq, solicited)
     return True
 
 
@@ -76,7 +76,7 @@ def notify_of(events: Events, cq: Cq, solicited: bool) -> None:
         notify(events, cq, 1)
 
 
-def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
+def append(cqes: Completions, cq: Cq, entry: bytes, op_own: int) -> bool:
     """Append an entry in the form of ``write``, without an event; return False when it is lost.
 
     The entry is lost if the CQ is broken. A full ring (unless overruns are ignored) or unwritable
@@ -89,22 +89,22 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
         view[start:end] = entry
         op_own |= page.run_owner
         view[end] = op_own
-    elif cq.status or (pi - cq.ci >= cq.entries and not _make_space(hca, cq)):
+    elif cq.status or (pi - cq.ci >= cq.entries and not _make_space(cqes, cq)):
         return False
     else:
         op_own |= pi >> cq.log_size & 1
         try:
-            _put(hca, cq, entry, op_own)
+            _put(cqes, cq, entry, op_own)
         except DmaError as error:
-            break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+            break_queue(cqes, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
             return False
-    if hca.probes.tracer:
-        hca.probes.tracer.cqe(cq.handle, entry, op_own)
+    if cqes.probes.tracer:
+        cqes.probes.tracer.cqe(cq.handle, entry, op_own)
     cq.pi = pi + 1
     return True
 
 
-def _put(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> None:
+def _put(cqes: Completions, cq: Cq, entry: bytes, op_own: int) -> None:
     """Write an entry where ``cq.pi`` is, and begin a run in its page if possible. Raise DmaError.
 
     ``op_own`` has the owner bit.
@@ -115,8 +115,8 @@ def _put(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> None:
         entry = entry[CQE_BYTES:]
     page = cq.page
     if cq.is_enhanced:
-        write_valid(hca.memory, cq, cq.buffer.address(at), entry, op_own)
-    elif page.start <= at < page.limit or hca.view_cache.ring_pages.turn(
+        write_valid(cqes.memory, cq, cq.buffer.address(at), entry, op_own)
+    elif page.start <= at < page.limit or cqes.ring_pages.turn(
         page, cq.buffer, at, CQE_BYTES, writable=True
     ):
         start = at - page.start
@@ -125,8 +125,8 @@ def _put(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> None:
         cq.begin_run(at)
     else:
         address = cq.buffer.address(at)
-        hca.memory.write(address, entry)
-        hca.memory.write(address + OP_OWN, OP_OWN_BYTES[op_own])
+        cqes.memory.write(address, entry)
+        cqes.memory.write(address + OP_OWN, OP_OWN_BYTES[op_own])
 
 
 def write_valid(memory: GuestMemory, cq: Cq, address: int, entry: bytes, op_own: int) -> None:
@@ -135,20 +135,20 @@ def write_valid(memory: GuestMemory, cq: Cq, address: int, entry: bytes, op_own:
     memory.write(address + VALIDITY, bytes((cq.pi >> cq.log_size & 0xFF, op_own)))
 
 
-def _make_space(hca: Hca, cq: Cq) -> bool:
+def _make_space(cqes: Completions, cq: Cq) -> bool:
     """Read the consumer index from the doorbell record; return whether an entry may be written.
 
     Break the queue with CQ_OVERRUN if it is full, unless it ignores overruns. Break the queue with
     CQ_ACCESS_VIOLATION_ERROR if the doorbell record is unreadable.
     """
     try:
-        cq.ci += newly_consumed(cq, record(hca.memory, cq)) or 0
+        cq.ci += newly_consumed(cq, record(cqes.memory, cq)) or 0
     except DmaError as error:
-        break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        break_queue(cqes, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
         return False
     if cq.pi - cq.ci < cq.entries or cq.ignores_overrun:
         return True
-    break_queue(hca, cq, CqErrorSyndrome.CQ_OVERRUN, f"overrun, {cq.entries} entries")
+    break_queue(cqes, cq, CqErrorSyndrome.CQ_OVERRUN, f"overrun, {cq.entries} entries")
     return False
 
 
@@ -165,20 +165,20 @@ def newly_consumed(cq: Cq, index: int) -> int | None:
     return further if further <= cq.pi - cq.ci else None
 
 
-def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
+def break_queue(cqes: Completions, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     """Put the CQ into an error status for good, drop its held packets, and raise CQ_ERROR.
 
     The CQ takes no more entries. The queues that report to it stop in a later poll of the function.
-    An overrun is also counted in ``hca.counts.cq_overruns``, which the driver reads as cq_overrun.
+    An overrun is also counted in ``cqes.overruns``, which the driver reads as cq_overrun.
     """
     log.warning("%r: %s: no more completions; destroy the CQ and its queues", cq, why)
     cq.status, cq.page.run_end = _STATUSES[syndrome], 0
     cq.waiting.clear()
-    hca.counts.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
-    eq_engine.raise_event(hca.events, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
+    cqes.overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
+    eq_engine.raise_event(cqes.events, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
     # The queue pair that reports now is being polled: stop it afterwards.
-    hca.scheduler.add_broken(cq)
-    hca.scheduler.wake()
+    cqes.scheduler.add_broken(cq)
+    cqes.scheduler.wake()
 
 
 def arm(events: Events, cqs: Table[Cq], uar_page: int, cqn: int, command: int) -> None:
@@ -265,7 +265,7 @@ def moderate(events: Events, cq: Cq, moderation: Moderation | None) -> None:
         _fire(events, cq)
 
 
-def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
+def resize(cqes: Completions, cq: Cq, buffer: PageList, log_size: int) -> None:
     """Write a RESIZE_CQ entry at the end of the old buffer and switch to the new one.
 
     The RESIZE_CQ entry takes an index of its own. The driver therefore copies its unread entries to
@@ -275,7 +275,7 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     BAD_PARAM_ERR when the doorbell record is not guest memory. The CQ keeps its old buffer then.
     """
     try:
-        consumed = newly_consumed(cq, record(hca.memory, cq)) or 0
+        consumed = newly_consumed(cq, record(cqes.memory, cq)) or 0
     except DmaError as error:
         raise CmdError(
             Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)
@@ -284,7 +284,7 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     if unread >= min(cq.entries, 1 << log_size):
         raise CmdError(Status.BAD_SIZE_OUTS_CQES_ERR, "more unread CQEs than entries", f"{unread}")
     cq.ci += consumed
-    if not append(hca, cq, bytes(OP_OWN), CqeOpcode.RESIZE_CQ << 4):
+    if not append(cqes, cq, bytes(OP_OWN), CqeOpcode.RESIZE_CQ << 4):
         raise CmdError(Status.BAD_RES_STATE_ERR, "CQ is in error", f"{cq!r}")
     cq.ci += 1
     cq.solicited_pi += 1

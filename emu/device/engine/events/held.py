@@ -23,22 +23,19 @@ from emu.device.engine.events.cq import (
 )
 from emu.device.objects.queues.cq import Compression, Cq
 from emu.device.ports import DmaError
-from emu.device.state.containment import contain
 from layouts.enums import CqErrorSyndrome, CqNotification
 from layouts.rings.cqe import OP_OWN
 from layouts.rings.mini_cqe import PER_BLOCK
 
 if TYPE_CHECKING:
     from emu.device.ports import GuestMemory
-    from emu.device.state.hca import Hca
-    from emu.device.state.parts.counts import Counts
-    from emu.device.state.probes import Probes
+    from emu.device.state.completions import Completions
 
 _ARMED: Final = CqNotification.ARMED
 _COMPRESSED_PACKET: Final = compression.PACKET | compression.COMPRESSED
 
 
-def hold_or_write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
+def hold_or_write(cqes: Completions, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     """Write an entry to a CQ of either kind, like ``cq.write``; return False when it is lost.
 
     A compressing CQ may hold a packet until the round's gathering ends, and returns True. Any other
@@ -46,39 +43,39 @@ def hold_or_write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) 
     """
     if cq.compression is not None:
         if (
-            hca.budget.is_gathering
+            cqes.budget.is_gathering
             and compression.is_packet(entry, op_own)
-            and _can_hold(hca.memory, cq)
+            and _can_hold(cqes.memory, cq)
         ):
-            _hold(hca, cq, entry)
+            _hold(cqes, cq, entry)
             return True
-        write_held(hca, cq)
-    return write(hca, cq, entry, op_own, solicited)
+        write_held(cqes, cq)
+    return write(cqes, cq, entry, op_own, solicited)
 
 
-def _hold(hca: Hca, cq: Cq, entry: bytes) -> None:
+def _hold(cqes: Completions, cq: Cq, entry: bytes) -> None:
     """Keep a packet until the round's gathering ends, which calls :func:`write_held`."""
     if not cq.waiting:
-        if not hca.scheduler.holding:
-            hca.budget.at_end(partial(contain, hca.health, partial(_settle_all, hca)))
-        hca.scheduler.holding.append(cq)
+        if not cqes.holding:
+            cqes.budget.at_end(partial(cqes.contained, partial(_settle_all, cqes)))
+        cqes.holding.append(cq)
     cq.waiting.append(entry)
 
 
-def _settle_all(hca: Hca) -> None:
-    holding, hca.scheduler.holding = hca.scheduler.holding, []
+def _settle_all(cqes: Completions) -> None:
+    holding, cqes.holding = cqes.holding, []
     for cq in holding:
-        write_held(hca, cq)
+        write_held(cqes, cq)
 
 
-def write_held(hca: Hca, cq: Cq) -> None:
+def write_held(cqes: Completions, cq: Cq) -> None:
     """Write the held packets, compressed where possible, and raise the event if the CQ is armed.
 
     Do nothing when no packet is held.
     """
-    count = _put_held(hca, cq)
+    count = _put_held(cqes, cq)
     if count and cq.notification is _ARMED:
-        notify(hca.events, cq, count)
+        notify(cqes.events, cq, count)
 
 
 def _can_hold(memory: GuestMemory, cq: Cq) -> bool:
@@ -96,7 +93,7 @@ def _can_hold(memory: GuestMemory, cq: Cq) -> bool:
     return cq.pi - cq.ci < space and not cq.status
 
 
-def _put_held(hca: Hca, cq: Cq) -> int:
+def _put_held(cqes: Completions, cq: Cq) -> int:
     """Write the held packets, in sessions, without raising an event; return their number.
 
     Unwritable memory breaks the CQ, and the remaining packets are lost.
@@ -108,56 +105,57 @@ def _put_held(hca: Hca, cq: Cq) -> int:
     before, at = cq.pi, 0
     try:
         for count in compression.sessions(held, how.form, how.limit):
-            _put_session(hca, cq, how, held[at : at + count])
+            _put_session(cqes, cq, how, held[at : at + count])
             at += count
     except DmaError as error:
-        break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        break_queue(cqes, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
     return cq.pi - before
 
 
-def _put_session(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
+def _put_session(cqes: Completions, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
     """Write held packets as one session, cut at the ring's end. Raise DmaError."""
     while entries:
         to_end = cq.entries - (cq.pi & cq.entries - 1)
         now, entries = entries[:to_end], entries[to_end:]
         if how.is_enhanced or len(now) == 1:
-            append(hca, cq, now[0], compression.PACKET)
+            append(cqes, cq, now[0], compression.PACKET)
             for first in range(1, len(now), PER_BLOCK):
-                _put_block(hca, cq, how, now[first : first + PER_BLOCK])
+                _put_block(cqes, cq, how, now[first : first + PER_BLOCK])
         else:
-            _put_with_title(hca, cq, how, now)
+            _put_with_title(cqes, cq, how, now)
 
 
-def _put_with_title(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
+def _put_with_title(cqes: Completions, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
     """Write a session of the basic layout. Raise DmaError."""
-    memory = hca.memory
+    memory = cqes.memory
     for behind, minis in compression.arrays(entries, how.form):
         memory.write(_address(cq, cq.pi + behind), minis)
     address = _address(cq, cq.pi)
     memory.write(address, compression.title(entries[0], len(entries)))
     memory.write(address + OP_OWN, OP_OWN_BYTES[_COMPRESSED_PACKET | cq.pi >> cq.log_size & 1])
-    _advance(hca.probes, hca.counts, cq, entries)
+    _advance(cqes, cq, entries)
 
 
-def _put_block(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
+def _put_block(cqes: Completions, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
     """Write a block of the enhanced layout. Raise DmaError."""
     lap = cq.pi >> cq.log_size
     for behind in range(1, len(entries)):
-        hca.memory.write(
+        cqes.memory.write(
             _address(cq, cq.pi + behind) + compression.VALIDITY, OP_OWN_BYTES[lap & 0xFF]
         )
     minis, op_own = compression.block(entries, how.form)
-    write_valid(hca.memory, cq, _address(cq, cq.pi), minis, op_own | lap & 1)
-    _advance(hca.probes, hca.counts, cq, entries)
+    write_valid(cqes.memory, cq, _address(cq, cq.pi), minis, op_own | lap & 1)
+    _advance(cqes, cq, entries)
 
 
-def _advance(probes: Probes, counts: Counts, cq: Cq, entries: Sequence[bytes]) -> None:
+def _advance(cqes: Completions, cq: Cq, entries: Sequence[bytes]) -> None:
     """Trace and count compressed packets, and advance the producer index by their number."""
-    if probes.tracer:
+    tracer = cqes.probes.tracer
+    if tracer:
         for index, entry in enumerate(entries, cq.pi):
-            probes.tracer.cqe(cq.handle, entry, _COMPRESSED_PACKET | index >> cq.log_size & 1)
+            tracer.cqe(cq.handle, entry, _COMPRESSED_PACKET | index >> cq.log_size & 1)
     cq.pi += len(entries)
-    counts.compressed_completions += len(entries)
+    cqes.compressed += len(entries)
 
 
 def _address(cq: Cq, index: int) -> int:

@@ -248,7 +248,7 @@ def _report(
         return
     cq = qp.scq if need == LOCAL_READ else qp.rcq
     if cq is not None:
-        completions.report_signature(hca, cq, qp, mkey.key, wrong, side, values)
+        completions.report_signature(hca.cqes, cq, qp, mkey.key, wrong, side, values)
     if qp.drains_on_sigerr:
         qp.is_draining = True
         hca.scheduler.schedule(qp)

@@ -25,7 +25,11 @@ from emu.device.state.error_queue_poller import INTERVAL_NS
 from layouts.enums import CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:
+    from emu.device.objects.queues.srq import Srq
+    from emu.device.objects.table import Table
+    from emu.device.state.completions import Completions
     from emu.device.state.hca import Hca
+    from emu.device.state.parts.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +44,10 @@ def flush(hca: Hca, qp: Qp) -> None:
     most FLUSHED_PER_POLL of each are flushed; a further poll is scheduled if sends are left.
     """
     if qp.state in (QpState.ERR, QpState.SQER):
-        _flush_sends(hca, qp)
+        _flush_sends(hca.cqes, hca.scheduler, qp)
     if qp.state is QpState.ERR:
-        _flush_kept(hca, qp)
-        _flush_receives(hca, qp)
+        _flush_kept(hca.cqes, hca.srqs, qp)
+        _flush_receives(hca.cqes, hca.srqs, qp)
 
 
 def begin_flush(hca: Hca, qp: Qp, *, is_deferred: bool = False) -> None:
@@ -53,34 +57,34 @@ def begin_flush(hca: Hca, qp: Qp, *, is_deferred: bool = False) -> None:
     ``is_deferred`` the next poll flushes the rings, for callers that stop many queue pairs.
     """
     if is_deferred:
-        _abandon(hca, qp)
+        _abandon(hca.cqes, qp)
         hca.scheduler.schedule(qp)
     else:
-        _flush_sends(hca, qp)
-    _flush_kept(hca, qp)
+        _flush_sends(hca.cqes, hca.scheduler, qp)
+    _flush_kept(hca.cqes, hca.srqs, qp)
     if qp.rq is not None:
         if not is_deferred:
-            _flush_receives(hca, qp)
+            _flush_receives(hca.cqes, hca.srqs, qp)
         _poll_later(hca, qp, FIRST_FLUSH_POLL_NS)
     elif qp.srq is not None and qp.st is not QpType.XRC:
         raise_qp_event(hca.events, qp, EventType.SRQ_LAST_WQE)
 
 
-def _abandon(hca: Hca, qp: Qp) -> None:
+def _abandon(cqes: Completions, qp: Qp) -> None:
     """Abandon packets in flight, and cancel the adapter's own rendezvous."""
     if qp.connection is not None:
         qp.connection.stop()
     if qp.adapter_requests is not None:
-        rendezvous.cancel(hca, qp)
+        rendezvous.cancel(cqes, qp)
 
 
-def _flush_sends(hca: Hca, qp: Qp) -> None:
+def _flush_sends(cqes: Completions, scheduler: Scheduler, qp: Qp) -> None:
     """Complete up to FLUSHED_PER_POLL posted sends with WR_FLUSH_ERR.
 
     A further poll is scheduled if more may be left. Packets in flight are abandoned, and the
     adapter's own rendezvous cancelled. An unreadable ring is only logged.
     """
-    _abandon(hca, qp)
+    _abandon(cqes, qp)
     sq, cq = qp.sq, qp.scq
     if sq is None or cq is None:
         return
@@ -89,19 +93,19 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
         for ctrl in islice(sq.drain(), FLUSHED_PER_POLL):
             left -= 1
             completions.fail_send(
-                hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
+                cqes, cq, qp, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
             )
         if not left:
-            hca.scheduler.schedule(qp)
+            scheduler.schedule(qp)
     except DmaError as error:
         log.warning("%r: send queue cannot be flushed: %s", qp, error)
 
 
-def _flush_kept(hca: Hca, qp: Qp) -> None:
+def _flush_kept(cqes: Completions, srqs: Table[Srq], qp: Qp) -> None:
     """Complete ``qp.waiting_receive``, the receive WQE set aside, with WR_FLUSH_ERR, if any."""
     waiting, qp.waiting_receive = qp.waiting_receive, None
     if waiting is not None:
-        fail_receive(hca, qp, waiting, CqeSyndrome.WR_FLUSH_ERR)
+        fail_receive(cqes, srqs, qp, waiting, CqeSyndrome.WR_FLUSH_ERR)
 
 
 def _poll_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
@@ -143,7 +147,7 @@ def _poll_later(hca: Hca, qp: Qp, interval_ns: int) -> None:
         qp.timer = hca.lifetime.error_queue_poller.add(again)
 
 
-def _flush_receives(hca: Hca, qp: Qp) -> None:
+def _flush_receives(cqes: Completions, srqs: Table[Srq], qp: Qp) -> None:
     """Complete up to FLUSHED_PER_POLL receives of the queue pair's own ring with WR_FLUSH_ERR.
 
     An unreadable ring is only logged. The requests of a shared queue stay there.
@@ -156,13 +160,14 @@ def _flush_receives(hca: Hca, qp: Qp) -> None:
             wqe = ring.take()
             if wqe is None:
                 break
-            completions.fail_receive(hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
+            completions.fail_receive(cqes, srqs, cq, qp, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
     except DmaError as error:
         log.warning("%r: receive queue cannot be flushed: %s", qp, error)
 
 
 def fail_receive(
-    hca: Hca,
+    cqes: Completions,
+    srqs: Table[Srq],
     qp: Qp,
     receive: ReceiveRequest,
     syndrome: CqeSyndrome,
@@ -174,11 +179,13 @@ def fail_receive(
     pair's state does not change.
     """
     wqe, receive.wqe = receive.wqe, None
-    if wqe is not None and not _cancel_tagged(hca, qp, receive):
-        completions.fail_receive(hca, receive.cq, qp, syndrome, wqe.index, receive.srqn, cause)
+    if wqe is not None and not _cancel_tagged(cqes, qp, receive):
+        completions.fail_receive(
+            cqes, srqs, receive.cq, qp, syndrome, wqe.index, receive.srqn, cause
+        )
 
 
-def _cancel_tagged(hca: Hca, qp: Qp, receive: ReceiveRequest) -> bool:
+def _cancel_tagged(cqes: Completions, qp: Qp, receive: ReceiveRequest) -> bool:
     """Cancel the tag list entry of a receive request; return whether it had one.
 
     An entry is released and reported by MSG_COMPLETION_CANCELED. False for a request of the receive
@@ -190,5 +197,5 @@ def _cancel_tagged(hca: Hca, qp: Qp, receive: ReceiveRequest) -> bool:
     matching.uncount_unexpected(srq.tags, arrival)
     if arrival.entry is None:
         return False
-    reports.cancel(hca, qp, srq, arrival.entry)
+    reports.cancel(cqes, qp, srq, arrival.entry)
     return True

@@ -24,6 +24,7 @@ from emu.device.objects.queues.srq import Srq
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:
+    from emu.device.state.completions import Completions
     from emu.device.state.events import Events
     from emu.device.state.hca import Hca
 
@@ -123,22 +124,22 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
     """
     page_faults.cancel(hca.probes, hca.clock, qp)
     if qp.adapter_requests is not None:
-        rendezvous.cancel(hca, qp)
+        rendezvous.cancel(hca.cqes, qp)
     for receive in qp.begun_receives():
         srq = hca.srqs.get(receive.srqn)
         if srq is not None and receive.wqe is not None:
-            _return(hca, qp, srq, receive, receive.wqe)
+            _return(hca.cqes, qp, srq, receive, receive.wqe)
     qp.detach_receives()
 
 
-def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -> None:
+def _return(cqes: Completions, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -> None:
     """Return an unfilled receive request to its SRQ, to be taken before those in the ring.
 
     The matched entry of a tag list is cancelled instead (MSG_COMPLETION_CANCELED). An unexpected
     message is uncounted.
     """
     if receive.arrival is not None and receive.arrival.entry is not None:
-        reports.cancel(hca, qp, srq, receive.arrival.entry)
+        reports.cancel(cqes, qp, srq, receive.arrival.entry)
         return
     if receive.arrival is not None and srq.tags is not None:
         matching.uncount_unexpected(srq.tags, receive.arrival)
@@ -194,5 +195,5 @@ def fail_receive_and_stop(
     index = receive.wqe.index if receive.wqe is not None else -1
     log.warning("%r: receive request %d failed: %s", qp, index, why)
     qp.note_error(error_word(CqeOpcode.RESP_ERR, syndrome, cause))
-    fail_receive(hca, qp, receive, syndrome, cause)
+    fail_receive(hca.cqes, hca.srqs, qp, receive, syndrome, cause)
     to_error(hca, qp)

@@ -173,14 +173,14 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> bool:
     """
     qp.moving = None
     if not wqe.blocks:
-        rendezvous.done(hca, qp, wqe)
+        rendezvous.done(hca.cqes, hca.scheduler, qp, wqe)
         return qp.state is _RTS
     sq, cq = qp.sq, qp.scq
     assert sq is not None
     assert cq is not None
     sq.ci = sq.ci + wqe.blocks & COUNTER_MASK  # ``consume``, without a call
     if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
-        complete_send(hca, cq, qp, wqe, length)
+        complete_send(hca.cqes, cq, qp, wqe, length)
     if qp.is_draining:
         qp_life.to_drained(hca.events, qp)
     return qp.state is _RTS
@@ -203,7 +203,7 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
     assert qp.sq is not None
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
-    fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode, failure.cause)
+    fail_send(hca.cqes, qp.scq, qp, syndrome, wqe.index, wqe.opcode, failure.cause)
     if qp.streams is not None and qp.streams.fail(wqe.buf):
         qp.stop_waiting()
         hca.scheduler.schedule(qp)

@@ -330,10 +330,14 @@ def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     elif immediate is not None:
         opcode = _RESP_SEND_IMM
     if receive.arrival is not None:
-        matching.complete(hca, qp, message, receive.arrival, wqe.index, opcode, slid)
+        matching.complete(
+            hca.cqes, hca.scheduler, qp, message, receive.arrival, wqe.index, opcode, slid
+        )
         return
     received = (
         wqe.index, message.length, receive.srqn, immediate or 0, qp.remote_qpn, slid,
         message.solicited, 0, None,
     )  # fmt: skip
-    completions.complete_receive(hca, receive.cq, qp, opcode, received, message.scattered)
+    completions.complete_receive(
+        hca.cqes, hca.srqs, receive.cq, qp, opcode, received, message.scattered
+    )

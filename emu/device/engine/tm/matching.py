@@ -23,7 +23,9 @@ from layouts.rings.tag_matching import TmAppOp
 from layouts.wire.tmh import MAX_RNDV_BYTES, RNDV_BYTES, TMH, TmhOp, tmh
 
 if TYPE_CHECKING:
+    from emu.device.state.completions import Completions
     from emu.device.state.hca import Hca
+    from emu.device.state.parts.scheduler import Scheduler
 
 _ALL: Final = 1 << 62
 """Length above that of any message."""
@@ -58,7 +60,7 @@ def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> TagMa
     header = head[:_TMH_BYTES]
     if is_single:
         return TagMatch(TmAppOp.CONSUMED_MSG, entry, header, _TMH_BYTES)
-    tell_consumed(hca, qp, srq, entry, header)
+    tell_consumed(hca.cqes, qp, srq, entry, header)
     return TagMatch(TmAppOp.EXPECTED, entry, header, _TMH_BYTES)
 
 
@@ -92,10 +94,10 @@ def uncount_unexpected(tags: TagList, arrival: TagMatch) -> None:
         tags.count_unexpected(-1)
 
 
-def tell_consumed(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> None:
+def tell_consumed(cqes: Completions, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> None:
     """Report the first of two completions: a message has taken the entry, and its data follow."""
     app = TmAppOp.CONSUMED, entry.index
-    reports.report(hca, qp, srq, CqeOpcode.NO_PACKET, app, header[:_TMH_BYTES])
+    reports.report(cqes, qp, srq, CqeOpcode.NO_PACKET, app, header[:_TMH_BYTES])
 
 
 def placement(arrival: TagMatch, offset: int, data: Views, length: int) -> tuple[int, Views, int]:
@@ -118,7 +120,14 @@ def placement(arrival: TagMatch, offset: int, data: Views, length: int) -> tuple
 
 
 def complete(
-    hca: Hca, qp: Qp, message: Message, arrival: TagMatch, index: int, opcode: CqeOpcode, slid: int
+    cqes: Completions,
+    scheduler: Scheduler,
+    qp: Qp,
+    message: Message,
+    arrival: TagMatch,
+    index: int,
+    opcode: CqeOpcode,
+    slid: int,
 ) -> None:
     """Write the CQE of a message after its last byte; ``index`` is that of its receive request.
 
@@ -132,13 +141,13 @@ def complete(
     immediate = message.inv_rkey if message.immediate is None else message.immediate
     report = index, message.length, immediate or 0, slid, message.solicited
     if entry is None:
-        reports.report(hca, qp, srq, opcode, (arrival.app_op, 0), b"", report)
+        reports.report(cqes, qp, srq, opcode, (arrival.app_op, 0), b"", report)
         return
     if arrival.app_op is TmAppOp.CONSUMED:
-        tell_consumed(hca, qp, srq, entry, arrival.header)
-        rendezvous.begin(hca, qp, srq, arrival, slid, message.solicited)
+        tell_consumed(cqes, qp, srq, entry, arrival.header)
+        rendezvous.begin(cqes, scheduler, qp, srq, arrival, slid, message.solicited)
         return
     srq.tags.release(entry)
     front = b"" if arrival.app_op is TmAppOp.EXPECTED else arrival.header[:_TMH_BYTES]
     report = 0, message.length - arrival.skipped, immediate or 0, slid, message.solicited
-    reports.report(hca, qp, srq, opcode, (arrival.app_op, entry.index), front, report)
+    reports.report(cqes, qp, srq, opcode, (arrival.app_op, entry.index), front, report)

@@ -27,7 +27,9 @@ from layouts.rings.wqe import CTRL, DATA, DS, INLINE, RADDR, WQEBB
 from layouts.wire.tmh import RNDV_BYTES, RVH, TmhOp, tmh
 
 if TYPE_CHECKING:
+    from emu.device.state.completions import Completions
     from emu.device.state.hca import Hca
+    from emu.device.state.parts.scheduler import Scheduler
 
 _RTS: Final = QpState.RTS
 _READ_DS: Final = 3
@@ -54,7 +56,15 @@ def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> boo
     return True
 
 
-def begin(hca: Hca, qp: Qp, srq: Srq, arrival: TagMatch, slid: int, solicited: bool) -> None:
+def begin(
+    cqes: Completions,
+    scheduler: Scheduler,
+    qp: Qp,
+    srq: Srq,
+    arrival: TagMatch,
+    slid: int,
+    solicited: bool,
+) -> None:
     """Queue the adapter's READ of the data for a rendezvous that has taken an entry.
 
     Without data the message is reported and FIN queued at once. The queue pair is scheduled.
@@ -66,7 +76,7 @@ def begin(hca: Hca, qp: Qp, srq: Srq, arrival: TagMatch, slid: int, solicited: b
     one = Rendezvous(arrival, length, slid, solicited)
     own.running.append(one)
     if not length:
-        _fetched(hca, qp, one)
+        _fetched(cqes, scheduler, qp, one)
         return
     ((_, lkey, address),) = entry.segments
     buf = (
@@ -75,10 +85,10 @@ def begin(hca: Hca, qp: Qp, srq: Srq, arrival: TagMatch, slid: int, solicited: b
         + DATA.pack(length, lkey, address)
     )
     own.waiting.append(AdapterWqe(buf.ljust(WQEBB, b"\0"), one))
-    hca.scheduler.schedule(qp)
+    scheduler.schedule(qp)
 
 
-def done(hca: Hca, qp: Qp, wqe: Wqe) -> None:
+def done(cqes: Completions, scheduler: Scheduler, qp: Qp, wqe: Wqe) -> None:
     """Remove a finished request of the adapter's own from its queue.
 
     After the READ of a running rendezvous, the data are reported to the driver and FIN is sent.
@@ -87,10 +97,10 @@ def done(hca: Hca, qp: Qp, wqe: Wqe) -> None:
     assert qp.adapter_requests is not None
     qp.adapter_requests.done(wqe)
     if wqe.rendezvous is not None and wqe.rendezvous in qp.adapter_requests.running:
-        _fetched(hca, qp, wqe.rendezvous)
+        _fetched(cqes, scheduler, qp, wqe.rendezvous)
 
 
-def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
+def _fetched(cqes: Completions, scheduler: Scheduler, qp: Qp, one: Rendezvous) -> None:
     """Report fetched data to the driver, release the entry, and queue FIN to the sender."""
     own, srq, entry = qp.adapter_requests, qp.srq, one.arrival.entry
     assert own is not None
@@ -101,7 +111,7 @@ def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
     srq.tags.release(entry)
     report = 0, one.length, 0, one.slid, one.solicited
     app = TmAppOp.EXPECTED, entry.index
-    reports.report(hca, qp, srq, CqeOpcode.RESP_SEND, app, b"", report)
+    reports.report(cqes, qp, srq, CqeOpcode.RESP_SEND, app, b"", report)
     data = bytes((TmhOp.FIN,)) + one.arrival.header[1:]
     buf = (
         CTRL.pack(Opcode.SEND, qp.handle << 8 | _WORD_DS, 0, 0)
@@ -109,10 +119,10 @@ def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
         + data
     )
     own.waiting.append(AdapterWqe(buf.ljust(WQEBB, b"\0")))
-    hca.scheduler.schedule(qp)
+    scheduler.schedule(qp)
 
 
-def cancel(hca: Hca, qp: Qp) -> None:
+def cancel(cqes: Completions, qp: Qp) -> None:
     """Cancel the adapter's unsent requests and running rendezvous of a stopped queue pair.
 
     Each rendezvous releases its entry and reports MSG_COMPLETION_CANCELED. Without a tag matching
@@ -125,4 +135,4 @@ def cancel(hca: Hca, qp: Qp) -> None:
     running, own.running = own.running, []
     for one in running:
         if one.arrival.entry is not None:
-            reports.cancel(hca, qp, srq, one.arrival.entry)
+            reports.cancel(cqes, qp, srq, one.arrival.entry)

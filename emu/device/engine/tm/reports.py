@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.queues.srq import Srq
     from emu.device.objects.queues.tag_list import TagEntry
-    from emu.device.state.hca import Hca
+    from emu.device.state.completions import Completions
 
 _NO_PACKET: Final = CqeOpcode.NO_PACKET
 _SOLICITED: Final = 1 << 1
@@ -36,7 +36,7 @@ NOTHING: Final[Values] = (0, 0, 0, 0, False)
 
 
 def report(
-    hca: Hca, qp: Qp, srq: Srq, opcode: CqeOpcode, app: tuple[TmAppOp, int],
+    cqes: Completions, qp: Qp, srq: Srq, opcode: CqeOpcode, app: tuple[TmAppOp, int],
     front: bytes = b"", values: Values = NOTHING,
 ) -> None:  # fmt: skip
     """Write a CQE with app_op to the CQ of a tag matching queue.
@@ -46,7 +46,7 @@ def report(
     """
     assert srq.cq is not None
     wqe_counter, byte_cnt, immediate, slid, solicited = values
-    now = completions.now_for(hca.ticks, qp)
+    now = completions.now_for(cqes.ticks, qp)
     entry = CQE.pack(
         0, slid, 0 if opcode is _NO_PACKET else qp.remote_qpn,
         srq.handle if srq.uidx is None else srq.uidx, immediate, byte_cnt, now & TIME_MASK,
@@ -55,10 +55,12 @@ def report(
     word = CQE_APP.pack(APP_TAG_MATCHING, *app)
     entry = front + entry[len(front) : CQE_APP_AT] + word + entry[_BYTE_CNT_AT:]
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
-    completions.report(hca, srq.cq, qp, entry, op_own, solicited)
+    completions.report(cqes, srq.cq, qp, entry, op_own, solicited)
 
 
-def changed(hca: Hca, qp: Qp, srq: Srq, app_op: TmAppOp, is_done: bool, index: int = 0) -> None:
+def changed(
+    cqes: Completions, qp: Qp, srq: Srq, app_op: TmAppOp, is_done: bool, index: int = 0
+) -> None:
     """Write the CQE for a change of the list, with the count of unexpected messages.
 
     ``is_done`` False reports failure: the entry to remove does not exist, or a message has taken
@@ -66,10 +68,10 @@ def changed(hca: Hca, qp: Qp, srq: Srq, app_op: TmAppOp, is_done: bool, index: i
     """
     assert srq.tags is not None
     front = bytes(tm_cqe.new(success=is_done, hw_phase_cnt=srq.tags.hw_phase).buf)
-    report(hca, qp, srq, _NO_PACKET, (app_op, index), front)
+    report(cqes, qp, srq, _NO_PACKET, (app_op, index), front)
 
 
-def cancel(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry) -> None:
+def cancel(cqes: Completions, qp: Qp, srq: Srq, entry: TagEntry) -> None:
     """Release an entry whose message will not fill it, and report MSG_COMPLETION_CANCELED.
 
     The driver may then reuse the entry. libmlx5 handles this completion
@@ -77,4 +79,4 @@ def cancel(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry) -> None:
     """
     assert srq.tags is not None
     srq.tags.release(entry)
-    report(hca, qp, srq, _NO_PACKET, (TmAppOp.MSG_COMPLETION_CANCELED, entry.index))
+    report(cqes, qp, srq, _NO_PACKET, (TmAppOp.MSG_COMPLETION_CANCELED, entry.index))

@@ -166,7 +166,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         wqe.index, length, srqn, immediate or 0, flags | origin.qpn, origin.lid,
         datagram.solicited, datagram.to.path_bits, tag,
     )  # fmt: skip
-    completions.complete_receive(hca, cq, qp, opcode, received, hds_ip_ext=checked)
+    completions.complete_receive(hca.cqes, hca.srqs, cq, qp, opcode, received, hds_ip_ext=checked)
     return True
 
 

@@ -56,7 +56,7 @@ def tag_matching(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     elif opcode is TmOpcode.REMOVE:
         is_done = tags.remove(index)
     if tm.flags & TM_CQE_REQ:
-        reports.changed(hca, qp, srq, _APP_OPS[opcode], is_done, index)
+        reports.changed(hca.cqes, qp, srq, _APP_OPS[opcode], is_done, index)
     return None
 
 

@@ -250,4 +250,4 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
         hca, cq = self.faults.hca, self._cq
         if hca.cqs.get(cq.handle) is not cq or not _exists(hca, self._queue):
             return True
-        return hold_or_write(hca, cq, entry, op_own, solicited)
+        return hold_or_write(hca.cqes, cq, entry, op_own, solicited)

@@ -13,11 +13,5 @@ class Counts:
 
     unhandled: Unhandled
     """Commands, registers and capability groups that have no implementation here."""
-    error_completions: int = 0
-    """Number of CQEs of failed requests, including flushed ones."""
-    compressed_completions: int = 0
-    """Number of packets whose CQEs share an entry with others."""
-    cq_overruns: int = 0
-    """Number of CQs that have overrun and take no more CQEs."""
     teardowns: int = 0
     """Number of times that all objects have been dropped at once."""

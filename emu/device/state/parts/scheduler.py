@@ -21,7 +21,7 @@ class Scheduler:
     """The queues of one function that wait for a poll, and the CQs that the next poll visits."""
 
     __slots__ = (
-        "broken_cqs", "has_broken_cqs", "holding", "is_awake", "on_work", "ready", "stopping",
+        "broken_cqs", "has_broken_cqs", "is_awake", "on_work", "ready", "stopping",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,8 +31,6 @@ class Scheduler:
         """Whether the function is scheduled to run."""
         self.on_work: Callable[[], None] = lambda: None
         """Called when :meth:`wake` schedules the function."""
-        self.holding: list[Cq] = []
-        """CQs that hold packets until :meth:`Budget.release` of the round."""
         self.broken_cqs: list[Cq] = []
         """CQs that have just failed, whose queues must be stopped."""
         self.has_broken_cqs = False
@@ -96,10 +94,7 @@ class Scheduler:
         self.has_broken_cqs = True
 
     def clear(self) -> None:
-        """Forget all ready queues, broken CQs and held packets; the function stays scheduled."""
-        for cq in self.holding:
-            cq.waiting.clear()
-        self.holding.clear()
+        """Forget all ready queues and broken CQs; the function stays scheduled."""
         self.ready.clear()
         self.broken_cqs.clear()
         self.has_broken_cqs = False

@@ -466,7 +466,7 @@ def test_overrun(hca, node, lead, batch, layout):
     assert (EventType.CQ_ERROR, rq.cq.cqn) in node.events()
     assert len(rq.cq.drain()) == 16
     assert rq.query().state == RqState.ERR
-    assert hca.counts.cq_overruns == 1
+    assert hca.cqes.overruns == 1
 
 
 @BOTH
@@ -478,7 +478,7 @@ def test_room_that_the_driver_has_made(hca, node, lead, batch, layout):
             for _ in range(16):
                 arrive(hca, frame())
         assert len(rq.cq.drain()) == 16
-    assert hca.counts.cq_overruns == 0
+    assert hca.cqes.overruns == 0
 
 
 @BOTH

@@ -77,7 +77,7 @@ class PacketExecution:
         """
         hca, qp = self._hca, self._qp
         for receive in self.incomplete():
-            fail_receive(hca, qp, receive, CqeSyndrome.WR_FLUSH_ERR)
+            fail_receive(hca.cqes, hca.srqs, qp, receive, CqeSyndrome.WR_FLUSH_ERR)
         self.message = self._spare = None
 
     def incomplete(self) -> list[ReceiveRequest]:
