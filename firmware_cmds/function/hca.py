@@ -40,7 +40,7 @@ def enable_hca(hca: Hca, cmd: layout.enable_hca_in, out: layout.enable_hca_out) 
         if one is None:
             _enable_virtual(hca)
         else:
-            vhca_state.enable(one, hca.managed_by)
+            vhca_state.enable(one, hca.managed_by.events, hca.managed_by.caps)
         return
     if one is not None:
         vhca_state.check_entry(one)
@@ -57,7 +57,7 @@ def enable_hca(hca: Hca, cmd: layout.enable_hca_in, out: layout.enable_hca_out) 
         lifecycle.announce(hca)
     hca.state = HcaState.ENABLED
     if one is not None:
-        vhca_state.driver_started(one, hca.managed_by)
+        vhca_state.driver_started(one, hca.managed_by.events, hca.managed_by.caps)
 
 
 def _enable_virtual(hca: Hca) -> None:
@@ -85,13 +85,13 @@ def disable_hca(hca: Hca, cmd: layout.disable_hca_in, out: layout.disable_hca_ou
             if surplus := hca.given_pages.surplus:
                 page_request.request(hca.vhca, -surplus)
         else:
-            vhca_state.disable(one, hca.managed_by)
+            vhca_state.disable(one, hca.managed_by.events, hca.managed_by.caps)
         return
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must precede DISABLE_HCA")
     hca.state = HcaState.DISABLED
     if one is not None:
-        vhca_state.driver_ended(one, hca.managed_by)
+        vhca_state.driver_ended(one, hca.managed_by.events, hca.managed_by.caps)
 
 
 @command(Op.INIT_HCA, needs=HcaState.ENABLED, newer="sw_owner_id", privileged=True)

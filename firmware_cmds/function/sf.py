@@ -48,7 +48,7 @@ def alloc_sf(hca: Hca, cmd: layout.alloc_sf_in, out: layout.alloc_sf_out) -> Non
             Status.BAD_RES_STATE_ERR, "sub-function exists", f"function_id {one.number:#x}"
         )
     _all(hca.sub_functions).start(one)
-    vhca_state.change(one, hca, VhcaState.ALLOCATED)
+    vhca_state.change(one, hca.events, hca.caps, VhcaState.ALLOCATED)
 
 
 @command(Op.DEALLOC_SF, privileged=True)
@@ -66,7 +66,7 @@ def dealloc_sf(hca: Hca, cmd: layout.dealloc_sf_in, out: layout.dealloc_sf_out) 
         )  # fmt: skip
     _all(hca.sub_functions).stop(one)
     one.sw_function_id = 0
-    vhca_state.change(one, hca, VhcaState.INVALID)
+    vhca_state.change(one, hca.events, hca.caps, VhcaState.INVALID)
 
 
 @command(Op.QUERY_VHCA_STATE, privileged=True, of_vports=True)

@@ -108,7 +108,8 @@ def shut_down(hca: Hca) -> None:
         pages.forget()
     hca.state = HcaState.DISABLED
     if hca.sub_function is not None:
-        vhca_state.driver_ended(hca.sub_function, hca.managed_by)
+        manager = hca.managed_by
+        vhca_state.driver_ended(hca.sub_function, manager.events, manager.caps)
 
 
 def disable(vhca: Vhca[Hca]) -> None:
@@ -201,7 +202,7 @@ def set_link(hca: Hca, *, up: bool) -> None:
     before = _links(hca.adapter)
     had_cable = hca.port.has_cable
     hca.port.set_link(up=up)
-    _follow_physical(hca)
+    _follow_physical(hca.vhca)
     _follow_link(before)
     manager = hca.adapter.manager.node
     if up != had_cable and manager is not None:
@@ -217,7 +218,7 @@ def set_admin(hca: Hca, *, up: bool) -> None:
     """
     before = _links(hca.adapter)
     hca.port.set_admin(up=up)
-    _follow_physical(hca)
+    _follow_physical(hca.vhca)
     _follow_link(before)
 
 
@@ -267,11 +268,11 @@ def set_policy(hca: Hca, policy: VportPolicy) -> None:
     _follow_link(before)
 
 
-def _follow_physical(hca: Hca) -> None:
+def _follow_physical(vhca: Vhca[Hca]) -> None:
     """Update the end ports of virtual functions after a change of the InfiniBand physical port."""
-    if hca.model.port_type is PortType.IB and hca.vhca.is_manager:
-        for node in hca.adapter.nodes():
-            if node is not hca:
+    if vhca.adapter.model.port_type is PortType.IB and vhca.is_manager:
+        for node in vhca.adapter.nodes():
+            if node.vhca is not vhca:
                 node.ib.follow_link()
 
 
@@ -284,7 +285,7 @@ def take_down(hca: Hca) -> None:
     """
     if len(hca.adapter.vhcas) == 1 or hca.model.port_type is PortType.IB:
         hca.port.set_link(up=False)
-        _follow_physical(hca)
+        _follow_physical(hca.vhca)
     else:
         hca.nic_vport.admin_up = False
     announce(hca)

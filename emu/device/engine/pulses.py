@@ -20,8 +20,10 @@ from layouts.enums import EventType
 from layouts.rings.eqe import eqe_pps
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
     from emu.device.state.events import Events
     from emu.device.state.hca import Hca
+    from emu.device.state.timer import FreeRunningTimer
 
 LOG_MIN_PERIOD_NS: Final = 20
 """Shortest period: 2**20 ns, about 1 ms, which a driver can follow."""
@@ -37,7 +39,7 @@ def pin_changed(hca: Hca, pin: Pin) -> None:
     """Stop a pin's pulses after the driver has set it; start anew if it is an enabled output."""
     pin.stop()
     if pin.is_on and pin.mode == PinMode.OUT:
-        _wait(hca, pin, _due(hca, pin))
+        _wait(hca, pin, _due(hca.cqes.ticks, hca.caps, pin))
 
 
 def clock_changed(hca: Hca) -> None:
@@ -47,17 +49,17 @@ def clock_changed(hca: Hca) -> None:
             pin_changed(hca, pin)
 
 
-def _due(hca: Hca, pin: Pin) -> int | None:
+def _due(ticks: FreeRunningTimer, caps: Caps, pin: Pin) -> int | None:
     """Return the delay in nanoseconds until the next pulse; None without one.
 
     A start in the past moves ahead by whole periods. Without a period the pulse is skipped: the
     driver set it late, and schedules the next one.
     """
-    now = hca.clock.now_ns()
-    if not hca.caps.general.rq_ts_format:
+    now = ticks.now_ns()
+    if not caps.general.rq_ts_format:
         left = pin.time_stamp - now
         return left if left > 0 else None
-    clock = hca.adapter.real_time
+    clock = ticks.real_time
     due = from_stamp(pin.time_stamp)
     late = clock.at(now) - due
     if late >= 0:
@@ -77,7 +79,7 @@ def _rise(hca: Hca, pin: Pin) -> None:
 
     Without a duration, the pulse lasts half its period, at most 0.1 s.
     """
-    stamp = _stamp(hca)
+    stamp = _stamp(hca.cqes.ticks, hca.caps)
     _report(hca.events, pin, stamp)
     _arrives(hca.events, hca.pins, pin, _RISING, stamp)
     duration = pin.duration_ns or min(pin.period_ns // 2 or _USUAL_DURATION_NS, _USUAL_DURATION_NS)
@@ -87,13 +89,12 @@ def _rise(hca: Hca, pin: Pin) -> None:
 def _fall(hca: Hca, pin: Pin) -> None:
     """End the pulse: deliver the falling edge, and schedule the next pulse if one is due."""
     pin.timer = None
-    _arrives(hca.events, hca.pins, pin, _FALLING, _stamp(hca))
-    _wait(hca, pin, _due(hca, pin))
+    _arrives(hca.events, hca.pins, pin, _FALLING, _stamp(hca.cqes.ticks, hca.caps))
+    _wait(hca, pin, _due(hca.cqes.ticks, hca.caps, pin))
 
 
-def _stamp(hca: Hca) -> int:
-    now = hca.clock.now_ns()
-    return hca.adapter.real_time.stamp(now) if hca.caps.general.rq_ts_format else now
+def _stamp(ticks: FreeRunningTimer, caps: Caps) -> int:
+    return ticks.real_stamp() if caps.general.rq_ts_format else ticks.now_ns()
 
 
 def _arrives(events: Events, pins: Sequence[Pin], source: Pin, edge: int, stamp: int) -> None:

@@ -5,7 +5,7 @@
 The manager allocates a sub-function, enables it (ACTIVE) and disables it. In between the
 sub-function's own driver takes it into use by ENABLE_HCA. If the manager disables it then, its
 driver is only asked to leave. The manager gets an event for each change once it has armed the
-sub-function.
+sub-function. Events and capabilities below are the manager's.
 
 Source: PRM "vHCA state"; core/sf/devlink.c, core/sf/dev/dev.c, core/sf/vhca_event.c.
 """
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 VHCA_STATE_POINT: FaultPoint[[SubFunction[Hca], VhcaState], None] = FaultPoint("vhca_state")
 
 
-def enable(one: SubFunction[Hca], manager: Hca) -> None:
+def enable(one: SubFunction[Hca], events: Events, caps: Caps) -> None:
     """Let the sub-function's driver start (ACTIVE); raise BAD_SYS_STATE_ERR unless ALLOCATED."""
     if one.state is not VhcaState.ALLOCATED:
         raise _wrong(one)
-    change(one, manager, VhcaState.ACTIVE)
+    change(one, events, caps, VhcaState.ACTIVE)
 
 
-def disable(one: SubFunction[Hca], manager: Hca) -> None:
+def disable(one: SubFunction[Hca], events: Events, caps: Caps) -> None:
     """Disable an ACTIVE sub-function; ask the driver of one IN_USE to leave (TEARDOWN_REQUEST).
 
     In any other state do nothing.
     """
     if one.state is VhcaState.ACTIVE:
-        change(one, manager, VhcaState.ALLOCATED)
+        change(one, events, caps, VhcaState.ALLOCATED)
     elif one.state is VhcaState.IN_USE:
-        change(one, manager, VhcaState.TEARDOWN_REQUEST)
+        change(one, events, caps, VhcaState.TEARDOWN_REQUEST)
 
 
 def check_entry(one: SubFunction[Hca]) -> None:
@@ -54,31 +54,31 @@ def check_entry(one: SubFunction[Hca]) -> None:
         raise _wrong(one)
 
 
-def driver_started(one: SubFunction[Hca], manager: Hca) -> None:
+def driver_started(one: SubFunction[Hca], events: Events, caps: Caps) -> None:
     """Move from ACTIVE to IN_USE: the sub-function's own driver has started. Else do nothing."""
     if one.state is VhcaState.ACTIVE:
-        change(one, manager, VhcaState.IN_USE)
+        change(one, events, caps, VhcaState.IN_USE)
 
 
-def driver_ended(one: SubFunction[Hca], manager: Hca) -> None:
+def driver_ended(one: SubFunction[Hca], events: Events, caps: Caps) -> None:
     """Record that the sub-function's own driver has ended; do nothing unless it was running.
 
     IN_USE becomes ACTIVE. TEARDOWN_REQUEST becomes ALLOCATED.
     """
     if one.state is VhcaState.IN_USE:
-        change(one, manager, VhcaState.ACTIVE)
+        change(one, events, caps, VhcaState.ACTIVE)
     elif one.state is VhcaState.TEARDOWN_REQUEST:
-        change(one, manager, VhcaState.ALLOCATED)
+        change(one, events, caps, VhcaState.ALLOCATED)
 
 
-def change(one: SubFunction[Hca], manager: Hca, state: VhcaState) -> None:
+def change(one: SubFunction[Hca], events: Events, caps: Caps, state: VhcaState) -> None:
     """Move to a new state and report it if armed (see :func:`take`).
 
     A fault plan may delay the move, except to or from INVALID.
     """
-    faults = manager.probes.faults
+    faults = events.probes.faults
     if faults is None or VhcaState.INVALID in (one.state, state):
-        take(one, manager.events, manager.caps, state)
+        take(one, events, caps, state)
     else:
         faults.show(VHCA_STATE_POINT, one, state)
 
