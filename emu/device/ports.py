@@ -128,8 +128,11 @@ class Wire(Protocol[NodeT]):
         calls.
         """
 
-    def needs_packets(self, address: int, /) -> bool:
-        """Return whether messages to this address must be sent as packets; False for address 0."""
+    def needs_packets(self, address: int, node: NodeT | None, /) -> bool:
+        """Return whether messages to this address must be sent as packets; False for address 0.
+
+        ``node`` is the result of :meth:`node` for the address.
+        """
 
     def transmit(self, source: NodeT, frame: bytes, sqn: int = 0, /) -> bool:
         """Carry a frame of the link layer, which may be lost; return False when the path is
@@ -170,9 +173,9 @@ class WireWrapper(Wire[NodeT]):
         """Return the function that the wrapped wire finds."""
         return self.inner.node(address)
 
-    def needs_packets(self, address: int, /) -> bool:
+    def needs_packets(self, address: int, node: NodeT | None, /) -> bool:
         """Return whether the wrapped wire needs packets."""
-        return self.inner.needs_packets(address)
+        return self.inner.needs_packets(address, node)
 
     def transmit(self, source: NodeT, frame: bytes, sqn: int = 0, /) -> bool:
         """Carry the frame on the wrapped wire; return its result."""

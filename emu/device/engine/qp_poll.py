@@ -90,13 +90,17 @@ def poll(hca: Hca, qp: Qp) -> bool:
     try:
         if qp.is_looped:
             node: Hca | None = hca
-        elif connection is not None or hca.wire.needs_packets(qp.destination):
-            requester = (connection or connection_of(hca, qp)).requester
-            if qp.pace is not None:
-                return pacing.paced(hca.scheduler, hca.clock, qp, qp.pace, requester.poll) or more
-            return requester.poll() or more
         else:
-            node = hca.wire.node(qp.destination) if qp.destination else None
+            if connection is None:
+                address, wire = qp.destination, hca.wire
+                node = wire.node(address) if address else None
+                if wire.needs_packets(address, node):
+                    connection = connection_of(hca, qp)
+            if connection is not None:
+                poll_one = connection.requester.poll
+                if qp.pace is None:
+                    return poll_one() or more
+                return pacing.paced(hca.scheduler, hca.clock, qp, qp.pace, poll_one) or more
         if qp.timer is not None or qp.held_by is not None:
             return False
         if qp.page_faults and Side.REQUESTER in qp.page_faults:

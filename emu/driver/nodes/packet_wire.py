@@ -47,7 +47,7 @@ class PacketWire:
         """Return None: no function is reached directly."""
         return None
 
-    def needs_packets(self, address: int, /) -> bool:
+    def needs_packets(self, address: int, node: Hca | None, /) -> bool:
         """Return whether messages to this LID must be packets: the wire has a node with it."""
         return address in self.nodes
 

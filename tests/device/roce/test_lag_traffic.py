@@ -250,9 +250,11 @@ def test_after_the_lag_each_has_its_own_port_again(bonded):
         bonded.master.driver.must(op)
     ways = moved(bonded, channel)
     assert ways[1] == (0, 0)
-    assert not bonded.master.hca.wire.needs_packets(
-        bonded.master.hca.qps.need(channel.sender.qpn).destination
+    address, wire = (
+        bonded.master.hca.qps.need(channel.sender.qpn).destination,
+        bonded.master.hca.wire,
     )
+    assert not wire.needs_packets(address, wire.node(address))
 
 
 @pytest.mark.hostile

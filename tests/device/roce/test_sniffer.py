@@ -221,10 +221,10 @@ def test_messages_are_messages_again(clock):
     left, right = on_one_segment(clock)
     channel = Channel(QpType.RC, left, right)
     sniffer = Sniffer(right)
-    address = left.hca.qps.need(channel.sender.qpn).destination
-    assert left.hca.wire.needs_packets(address)
+    address, wire = left.hca.qps.need(channel.sender.qpn).destination, left.hca.wire
+    assert wire.needs_packets(address, wire.node(address))
     sniffer.disconnect()
-    assert not left.hca.wire.needs_packets(address)
+    assert not wire.needs_packets(address, wire.node(address))
 
 
 def test_a_root_that_is_destroyed(clock):

@@ -51,7 +51,10 @@ def honest(fabric, hub):
     member = fabric.join()
     yield member
     fabric.until(
-        lambda: member.wire.needs_packets(hub.node.lid) and hub.wire.needs_packets(member.node.lid)
+        lambda: (
+            member.wire.needs_packets(hub.node.lid, None)
+            and hub.wire.needs_packets(member.node.lid, None)
+        )
     )
     qp, peer = hub.node.queue_pair(), member.node.queue_pair()
     region = member.node.region(64)
@@ -198,7 +201,7 @@ def test_port_that_is_not_its_own(fabric, hub, honest, caplog):
     peer.say(FrameKind.PORT, port_of(honest))
     assert peer.is_dropped()
     assert "port with LID 0x2 of another process" in warnings(caplog)[0]
-    assert hub.wire.needs_packets(2)
+    assert hub.wire.needs_packets(2, None)
 
 
 def test_a_guid_that_a_physical_function_has_set(fabric, hub, honest, caplog):
@@ -289,7 +292,7 @@ def test_member_that_does_not_read(fabric, hub, honest, caplog):
     peer = RawPeer.member(fabric)
     (own,) = peer.identities
     peer.say(FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
-    fabric.until(lambda: hub.wire.needs_packets(own.lid))
+    fabric.until(lambda: hub.wire.needs_packets(own.lid, None))
     qp, region = hub.node.queue_pair(), hub.node.region(1 << 20)
     qp.init().to_rtr(own.lid, 0x123, 0, mtu=5).to_rts(0, ack_timeout=12, retry_count=1)
     for _ in range(16):
@@ -358,7 +361,7 @@ def test_flood_of_news(fabric, hub, honest, caplog):
         for own in peer.identities
     ]
     assert peer.send(b"".join(ports * 20))
-    fabric.until(lambda: honest.wire.needs_packets(peer.identities[-1].lid))
+    fabric.until(lambda: honest.wire.needs_packets(peer.identities[-1].lid, None))
     assert warnings(caplog) == []
 
 

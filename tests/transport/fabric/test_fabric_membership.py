@@ -33,7 +33,7 @@ def hubs(fabric):
 
 def sees(member, *lids):
     """Whether a member has a way to these LIDs and to no others."""
-    return [lid for lid in range(1, 100) if member.wire.needs_packets(lid)] == [*lids]
+    return [lid for lid in range(1, 100) if member.wire.needs_packets(lid, None)] == [*lids]
 
 
 def linked(one, two, **options):

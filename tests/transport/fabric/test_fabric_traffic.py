@@ -29,7 +29,7 @@ def ends(request, fabric):
     left, right = {"hub to member": (0, 1), "member to hub": (1, 0), "member to member": (1, 2)}[
         request.param
     ]
-    fabric.until(lambda: all(node.hca.wire.needs_packets(3) for node in nodes[:2]))
+    fabric.until(lambda: all(node.hca.wire.needs_packets(3, None) for node in nodes[:2]))
     return nodes[left], nodes[right]
 
 

@@ -170,7 +170,7 @@ class TestFabric:
         hub = fabric.join()
         yield hub
         member = fabric.join()
-        fabric.until(lambda: hub.wire.needs_packets(member.node.lid))
+        fabric.until(lambda: hub.wire.needs_packets(member.node.lid, None))
 
     def test_frame(self, fabric, hub, blunder, told):
         member = RawPeer.member(fabric)

@@ -134,7 +134,7 @@ class RoceWire:
         self._nodes[address] = None if match is None else match.vhca
         return match
 
-    def needs_packets(self, address: int) -> bool:
+    def needs_packets(self, address: int, node: Hca | None) -> bool:
         """Return whether messages to an address must be sent as packets; False for address 0.
 
         True for a peer in another process, or unknown. A function of this process needs packets
@@ -143,7 +143,6 @@ class RoceWire:
         """
         if not address:
             return False
-        node = self.node(address)
         if node is None or self._eth.wants_packets or node.segment.wants_packets:
             return True
         if node.adapter.board.lag is not None:  # the function may send and receive by another port
@@ -287,8 +286,8 @@ class RoceWire:
             arrive(source, packet, origin, is_looped=True)
         else:
             address = source.link.address_to(to)
-            node = None if self.needs_packets(address) else self.node(address)
-            if node is not None:
+            node = self.node(address)
+            if node is not None and not self.needs_packets(address, node):
                 if self._is_too_long(node.nic_vport, packet, origin):
                     node.nic_vport.received.too_long += 1
                     node.nic_vport.received.errors += 1

@@ -125,14 +125,14 @@ class LagWire:
             node = next(filter(None, (wire.node(address) for wire in self._others.values())), None)
         return node
 
-    def needs_packets(self, address: int) -> bool:
+    def needs_packets(self, address: int, node: Hca | None) -> bool:
         """Return whether messages to an address need packets.
 
         In a LAG True for every address but 0; otherwise the own wire decides.
         """
         if self._vhca.adapter.board.lag_of(self._vhca) is not None:
             return bool(address)
-        return self._own.needs_packets(address)
+        return self._own.needs_packets(address, node)
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
         """Send a frame by the port of its QP; return False when the next one should wait.

@@ -295,12 +295,12 @@ class ShownWire(WireWrapper["Hca"]):
         super().__init__(inner)
         self._faults = faults
 
-    def needs_packets(self, lid: int, /) -> bool:
+    def needs_packets(self, lid: int, node: Hca | None, /) -> bool:
         """Return whether the wrapped wire knows the peer, in this process or another.
 
         True also for peers of this process, so that all messages become packets.
         """
-        return self.inner.needs_packets(lid) or self.inner.node(lid) is not None
+        return node is not None or self.inner.needs_packets(lid, None)
 
     def train_to(self, source: Hca, address: int, mtu: int, /) -> None:
         """Return None, because the rules are shown each packet."""

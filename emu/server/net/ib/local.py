@@ -112,13 +112,12 @@ class LocalFabric:
         """Return the key of a function's links and packets: its LID."""
         return hca.ib.lid
 
-    def needs_packets(self, lid: int) -> bool:
+    def needs_packets(self, lid: int, node: Hca | None) -> bool:
         """Return whether messages to this LID must be sent as packets; False for other processes.
 
         A function in this process needs packets only for links, a capture of messages, or its own
         fault rules on packets.
         """
-        node = self._nodes.get(lid)
         if node is None:
             return False
         if self.tx_links or self.rx_links:

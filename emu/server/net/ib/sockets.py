@@ -197,10 +197,9 @@ class SocketFabric(LocalFabric):
 
     # -- packets out
 
-    def needs_packets(self, lid: int) -> bool:
+    def needs_packets(self, lid: int, node: Hca | None) -> bool:
         """Return whether messages to this LID must be sent as packets; True for other processes."""
-        is_outside = self._role is not None and self._role.connection_to(lid) is not None
-        return is_outside or super().needs_packets(lid)
+        return self._connection_to(lid) is not None or super().needs_packets(lid, node)
 
     def _forward(self, frame: bytes) -> bool:
         """Send a packet to its process, or queue it for one of ours.

@@ -194,7 +194,7 @@ class SubnetPort:
             return None
         return far._hca if self._fabric.finds(far, self._hca.ib.lid) is self else None
 
-    def needs_packets(self, lid: int) -> bool:
+    def needs_packets(self, lid: int, _node: Hca | None) -> bool:
         """Return whether packets are needed: for all LIDs, except 0 of unconnected queue pairs."""
         return lid != 0
 
