@@ -19,6 +19,7 @@ from emu.device.rounds.sizes import PACKETS_PER_CONNECTION, PACKETS_PER_ROUND
 log = logging.getLogger(__name__)
 
 READ, WRITE = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
+_EPOLLOUT = select.EPOLLOUT
 
 
 class Reactor(Clock, Protocol):
@@ -146,9 +147,12 @@ class Poller:
             if fd in self._listeners:
                 visited.append(self._listeners[fd])
             elif (connection := self._connections.get(fd)) is not None:
-                if events & select.EPOLLOUT:
-                    self._guarded(connection, connection.on_writable)
-                if events & ~select.EPOLLOUT and connection not in self._paused:
+                if events & _EPOLLOUT:
+                    try:
+                        connection.on_writable()
+                    except Exception:
+                        _fail(connection)
+                if events & ~_EPOLLOUT and connection not in self._paused:
                     self._waiting[connection] = None
         if self._next_round is None:
             self._serve()
@@ -163,12 +167,14 @@ class Poller:
         """
         left, budget = PACKETS_PER_ROUND, self._loop.budget
         for connection in list(self._waiting):
-            if left <= 0 or budget.exhausted(CLIENT_BUDGET):
+            if left <= 0 or budget.steps > CLIENT_BUDGET:
                 break
             del self._waiting[connection]
-            left -= self._guarded(
-                connection, partial(connection.take, min(left, PACKETS_PER_CONNECTION))
-            )
+            try:
+                left -= connection.take(min(left, PACKETS_PER_CONNECTION))
+            except Exception:
+                _fail(connection)
+                left -= 1
             if connection.has_more and connection not in self._paused:
                 self._waiting[connection] = None
         if self._waiting:
@@ -178,15 +184,8 @@ class Poller:
         self._next_round = None
         self._serve()
 
-    @staticmethod
-    def _guarded(connection: Pollable, call: Callable[[], int | None]) -> int:
-        """Make a call and return its result, 0 for None.
 
-        An exception is logged, closes the connection with "internal error", and returns 1.
-        """
-        try:
-            return call() or 0
-        except Exception:
-            log.exception("%s: internal error", connection.name)
-            connection.close("internal error")
-            return 1
+def _fail(connection: Pollable) -> None:
+    """Log the current exception, and close the connection with "internal error"."""
+    log.exception("%s: internal error", connection.name)
+    connection.close("internal error")

@@ -188,6 +188,8 @@ class Loop(TimerQueue):
         round. True also while a user of the budget waits for the next round.
         """
         awake, budget = self._awake, self.budget
+        if not awake:
+            return budget.is_waiting
         had: dict[PciFunction, None] = {}
         again: dict[PciFunction, None] = {}
         while awake and budget.steps <= POLL_BUDGET:
@@ -210,7 +212,8 @@ class Loop(TimerQueue):
 
     def _wake_functions(self) -> None:
         """Record that every function may have work after timers or readers ran."""
-        self._awake.update(dict.fromkeys(transport.function for transport in self._transports))
+        for transport in self._transports:
+            self._awake[transport.function] = None
 
     def stop(self) -> None:
         """Make :meth:`run` return. From its own thread only, which includes signal handlers."""

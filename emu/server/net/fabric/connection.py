@@ -15,6 +15,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from emu.device.ports import Buffer, Clock, Timer
@@ -28,7 +29,7 @@ from emu.server.net.fabric.protocol import (
     PACKETS,
     FrameKind,
     Placed,
-    frames,
+    next_frame,
 )
 from emu.server.net.fabric.shared import Sharing
 from emu.server.net.poller import READ, WRITE
@@ -45,6 +46,8 @@ LIFETIME_NS = 2_000_000_000
 _FLUSH_BYTES = 1 << 18
 _BUFFERS_PER_CALL = 256
 _READ_BYTES = 1 << 18
+_MEMORY = FrameKind.MEMORY
+_header = HEADER.pack
 
 
 class ConnectionOwner(Protocol):
@@ -79,6 +82,7 @@ class FabricConnection:
         self._sock: socket.socket | None = sock
         self._owner = owner
         self._clock = ContainedClock(clock, self)
+        self._flush = partial(contain, self, self._write)
         self._queue: deque[tuple[FrameKind, Buffer]] = deque()
         """Kind and unwritten bytes of each frame."""
         self._packet_bytes = self._other_bytes = 0
@@ -93,7 +97,7 @@ class FabricConnection:
         self._is_stuck = False
         """Whether the peer has not read for a lifetime; packets are dropped until it reads."""
         self._waiting: list[Callable[[], None]] = []
-        self._buffer = bytearray(_READ_BYTES + max(MAX_BODY.values()) + HEADER.size)
+        self._buffer = memoryview(bytearray(_READ_BYTES + max(MAX_BODY.values()) + HEADER.size))
         self._filled = 0
         self._done = 0
         """Offset in the buffer up to which the owner has handled frames."""
@@ -140,17 +144,16 @@ class FabricConnection:
         """
         if self._sock is None:
             return True
-        is_packet = kind in PACKETS
-        size = HEADER.size + len(body)
-        if is_packet:
+        data = _header(len(body), kind) + body
+        if kind in PACKETS:
             if self._is_stuck:
                 return True
             if self._packet_bytes >= MAX_BYTES:
                 return False
-            self._packet_bytes += size
+            self._packet_bytes += len(data)
         else:
-            self._other_bytes += size
-        self._queue.append((kind, HEADER.pack(len(body), kind) + body))
+            self._other_bytes += len(data)
+        self._queue.append((kind, data))
         if not self._is_blocked:
             if self._packet_bytes >= _FLUSH_BYTES:
                 self._write()
@@ -208,22 +211,23 @@ class FabricConnection:
         else:
             self._waiting.append(callback)
 
-    def _flush(self) -> None:
-        self._is_due = False
-        contain(self, self._write)
-
     def _write(self) -> None:
         """Write the queue until it is empty or the socket is full; wait for EPOLLOUT if full."""
-        while self._queue and self._sock is not None:
-            some = [data for _, data in itertools.islice(self._queue, _BUFFERS_PER_CALL)]
-            written = self._write_some(some)
+        queue, self._is_due = self._queue, False
+        while queue and self._sock is not None:
+            if len(queue) == 1:
+                written = self._write_some((queue[0][1],))
+            else:
+                some = itertools.islice(queue, _BUFFERS_PER_CALL)
+                written = self._write_some([data for _, data in some])
             if self._sock is None:
                 return
             if not written:
                 self._set_blocked(True)
                 return
             self._written(written)
-        self._set_blocked(False)
+        if self._is_blocked:
+            self._set_blocked(False)
 
     def _write_some(self, some: Sequence[Buffer]) -> int:
         """Write once to the socket; return the number of bytes, 0 if it is full or was closed.
@@ -247,9 +251,14 @@ class FabricConnection:
 
         A write of queued bytes ends the stuck state and cancels the lifetime timer.
         """
-        self._stop_lifetime()
+        if self._lifetime is not None:
+            self._stop_lifetime()
         self._is_stuck = False
         self.has_sent = True
+        if count == self._packet_bytes + self._other_bytes:  # most writes
+            self._queue.clear()
+            self._packet_bytes = self._other_bytes = count = 0
+            self._has_begun = False
         while count:
             kind, data = self._queue.popleft()
             done = min(count, len(data))
@@ -261,7 +270,7 @@ class FabricConnection:
             self._has_begun = done < len(data)
             if self._has_begun:
                 self._queue.appendleft((kind, memoryview(data)[done:]))
-        if self._packet_bytes < PAUSE_BYTES:
+        if self._waiting and self._packet_bytes < PAUSE_BYTES:
             self._wake()
 
     def _set_blocked(self, is_blocked: bool) -> None:
@@ -333,7 +342,7 @@ class FabricConnection:
         """
         if self._sock is None:
             return False
-        room = memoryview(self._buffer)[self._filled : self._filled + _READ_BYTES]
+        room = self._buffer[self._filled : self._filled + _READ_BYTES]
         try:
             count = self._sharing.receive(self._sock, room)
         except BlockingIOError:
@@ -352,23 +361,24 @@ class FabricConnection:
         Stop early when the owner closes the connection, or at ``limit`` with ``has_more`` set.
         Raises FabricProtocolError.
         """
-        view, start, work = memoryview(self._buffer), self._done, 0
+        buffer, done, filled, work = self._buffer, self._done, self._filled, 0
         self.has_more = False
-        for kind, body, end in frames(view[start : self._filled]):
-            if kind < FrameKind.MEMORY:
+        while done < filled and (found := next_frame(buffer, done, filled)) is not None:
+            kind, body, done = found
+            if kind < _MEMORY:
                 work += self._owner.received(self, kind, body)
             else:
                 work += self._shared(kind, body)
             if self._sock is None:
                 return work
-            self._done = start + end
             if work >= limit:
-                self.has_more = True
+                self._done, self.has_more = done, True
                 return work
-        left = self._filled - self._done
-        view[:left] = view[self._done : self._filled]
+        left = filled - done
+        if left:
+            buffer[:left] = buffer[done:filled]
         self._filled, self._done = left, 0
-        return max(work, 1)
+        return work or 1
 
     def _shared(self, kind: FrameKind, body: memoryview) -> int:
         """Handle MEMORY, PLACED or FREED; return the cost, 1 unless PLACED carries packets.
@@ -412,7 +422,7 @@ class FabricConnection:
             with contextlib.suppress(OSError):
                 sock.sendmsg(last[:_BUFFERS_PER_CALL])
         self._queue.clear()
-        self._buffer = bytearray()
+        self._buffer = memoryview(b"")
         self.has_more = False
         sock.close()
         self._sharing.close()

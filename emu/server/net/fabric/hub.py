@@ -38,6 +38,8 @@ MAX_MISSED = 3000
 """Number of reports that a member may leave unread before it is disconnected: about a minute."""
 GREETING_NS = 5_000_000_000
 """Time within which a new connection must send HELLO."""
+_PACKET = FrameKind.PACKET
+_FRAME = FrameKind.FRAME
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ class _HubMember:
     ports: dict[int, EndPort] = field(default_factory=dict)
     """The ports that the member has reported, by LID."""
     is_greeted: bool = False
+    has_ethernet: bool = False
+    """Whether a function of the member has an Ethernet port."""
     is_informed: bool = False
     """Whether the member was sent the current state of all ports."""
     guids: bytes = b""
@@ -66,11 +70,6 @@ class _HubMember:
         for lid in self.ports.keys() - packed.keys():
             packed[lid] = port_frames.port(self.ports[lid])
         return b"".join(packed.values())
-
-    @property
-    def has_ethernet(self) -> bool:
-        """Whether a function of the member has an Ethernet port."""
-        return any(identity.is_ethernet for identity in self.identities)
 
 
 class Hub:
@@ -180,11 +179,11 @@ class Hub:
         stored and reported.
         """
         member = self._members[connection]
-        if kind is FrameKind.PACKET and member.is_greeted:
+        if kind is _PACKET and member.is_greeted:
             return self._forward(connection, member, body)
         if kind is FrameKind.TRAIN and member.is_greeted:
             return self._forward_train(connection, body)
-        if kind is FrameKind.FRAME and member.has_ethernet:
+        if kind is _FRAME and member.has_ethernet:
             return self._site.ethernet.received(connection, body)
         if kind is FrameKind.FRAME_TRAIN and member.has_ethernet:
             return self._site.ethernet.received_train(connection, body)
@@ -243,6 +242,7 @@ class Hub:
             connection.close(f"refused: {error}")
             return
         member.is_greeted = True
+        member.has_ethernet = any(identity.is_ethernet for identity in member.identities)
         for identity in member.identities:
             if not identity.is_ethernet:
                 self._by_lid[identity.lid] = connection
@@ -365,9 +365,10 @@ class Hub:
         A packet for the sending process's own LIDs is dropped. Raises FabricProtocolError for a bad
         packet or a source LID that is not the sender's.
         """
-        packet = self._site.parse(body)
-        self._check_source(source, packet)
-        target = self._by_lid.get(packet.dlid)
+        packet, by_lid = self._site.parse(body), self._by_lid
+        if by_lid.get(packet.slid) is not source:
+            raise _foreign(packet)
+        target = by_lid.get(packet.dlid)
         if target is not None:
             if target is not source:
                 target.send(FrameKind.PACKET, body)
@@ -386,15 +387,16 @@ class Hub:
         A train for the sending process itself is dropped. Raises FabricProtocolError for a bad
         train or a source LID that is not the sender's.
         """
-        train = self._site.parse_train(body)
-        self._check_source(source, train.first)
-        target = self._by_lid.get(train.first.dlid)
+        train, by_lid = self._site.parse_train(body), self._by_lid
+        if by_lid.get(train.first.slid) is not source:
+            raise _foreign(train.first)
+        target = by_lid.get(train.first.dlid)
         if target is None:
             return self._site.deliver_train(train)
         if target is not source:
             target.send_train(FrameKind.TRAIN, train.pieces)
         return TRAIN_WORK
 
-    def _check_source(self, source: FabricConnection, packet: Packet) -> None:
-        if self._by_lid.get(packet.slid) is not source:
-            raise FabricProtocolError(f"packet with foreign source LID {packet.slid:#x}")
+
+def _foreign(packet: Packet) -> FabricProtocolError:
+    return FabricProtocolError(f"packet with foreign source LID {packet.slid:#x}")

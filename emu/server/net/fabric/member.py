@@ -17,6 +17,9 @@ from emu.server.net.poller import READ
 
 log = logging.getLogger(__name__)
 
+_PACKET = FrameKind.PACKET
+_FRAME = FrameKind.FRAME
+
 
 class MembershipOwner(Protocol):
     """The owner of the membership, which handles its changes."""
@@ -45,6 +48,8 @@ class Membership:
         """The Ethernet functions of all other processes."""
         self.identities: list[Identity] | None = None
         """LIDs and GUIDs of our functions; None until the hub has accepted us."""
+        self._has_ethernet = False
+        """Whether one of them has an Ethernet port."""
         self.connection = FabricConnection(sock, self, site.clock, "the fabric's hub")
         self.watch(self.connection, READ)
         self.connection.send(FrameKind.HELLO, protocol.hello(requested))
@@ -79,10 +84,6 @@ class Membership:
         """Return the functions of all other processes."""
         return [Identity(port.lid, port.port_guid) for port in self.ports()] + self._ethernet
 
-    @property
-    def _has_ethernet(self) -> bool:
-        return any(one.is_ethernet for one in self.identities or ())
-
     def _unlink(self) -> None:
         if self._has_ethernet:
             self._site.ethernet.unlinked(self.connection)
@@ -102,7 +103,9 @@ class Membership:
         """
         if self.identities is None:
             self._greeted(kind, body)
-        elif kind is FrameKind.FRAME and self._has_ethernet:
+        elif kind is _PACKET:
+            return self._site.deliver(self._site.parse(body), body)
+        elif kind is _FRAME and self._has_ethernet:
             return self._site.ethernet.received(connection, body)
         elif kind is FrameKind.FRAME_TRAIN and self._has_ethernet:
             return self._site.ethernet.received_train(connection, body)
@@ -111,8 +114,6 @@ class Membership:
             return 1 + len(self._ethernet)
         elif kind is FrameKind.GROUP:
             self._site.group_changed(*protocol.read_group(body))
-        elif kind is FrameKind.PACKET:
-            return self._site.deliver(self._site.parse(body), body)
         elif kind is FrameKind.TRAIN:
             return self._site.deliver_train(self._site.parse_train(body))
         elif kind is FrameKind.PORTS:
@@ -138,6 +139,7 @@ class Membership:
             self.connection.abandon()
         elif kind is FrameKind.WELCOME:
             self.identities = protocol.read_welcome(body, self._requested)
+            self._has_ethernet = any(one.is_ethernet for one in self.identities)
             self._owner.joined(self, self.identities)
             if self._has_ethernet:
                 self._site.ethernet.linked(self.connection, "fabric")

@@ -18,7 +18,7 @@ All bytes from a socket are checked here before use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
@@ -38,6 +38,8 @@ MAGIC = b"mlx5fab\n"
 MAX_REASON = 400
 
 HEADER = Struct(">IB3x")
+_HEADER_BYTES = HEADER.size
+_read_header = HEADER.unpack_from
 _HELLO = Struct(">8sHH")
 _WELCOME = Struct(">HH")
 _IDENTITY = Struct(">BHQ")
@@ -125,23 +127,24 @@ def frame(kind: FrameKind, body: bytes) -> bytes:
     return HEADER.pack(len(body), kind) + body
 
 
-def frames(buffer: memoryview) -> Iterator[tuple[FrameKind, memoryview, int]]:
-    """Yield kind, body and end offset of each complete frame; stop before a partial one.
+def next_frame(
+    buffer: memoryview, at: int, available: int
+) -> tuple[FrameKind, memoryview, int] | None:
+    """Return kind, body and end offset of the frame at ``at``; None for one that is incomplete.
 
-    Raises FabricProtocolError for an unknown kind, or a length above the kind's limit.
+    ``available`` is the end of the received bytes. Raises FabricProtocolError for an unknown kind,
+    or a length above the kind's limit.
     """
-    body, available = HEADER.size, len(buffer)
-    while body <= available:
-        length, code = HEADER.unpack_from(buffer, body - HEADER.size)
-        kind, limit = _KINDS.get(code, _NO_KIND)
-        if length > limit:
-            what = f"frame of kind {code} with {length} bytes"
-            raise FabricProtocolError(f"{what}, which no mlx5emu sends")
-        end = body + length
-        if end > available:
-            return
-        yield kind, buffer[body:end], end
-        body = end + HEADER.size
+    body = at + _HEADER_BYTES
+    if body > available:
+        return None
+    length, code = _read_header(buffer, at)
+    kind, limit = _KINDS.get(code, _NO_KIND)
+    if length > limit:
+        what = f"frame of kind {code} with {length} bytes"
+        raise FabricProtocolError(f"{what}, which no mlx5emu sends")
+    end = body + length
+    return None if end > available else (kind, buffer[body:end], end)
 
 
 def hello(requested: Sequence[Identity]) -> bytes:

@@ -44,6 +44,9 @@ from layouts.wire.bth import Service
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
+_PACKET = FrameKind.PACKET
+_UD = Service.UD
+
 
 class SocketFabric(LocalFabric):
     """Implements :class:`ports.Wire` for a fabric shared with functions of other processes."""
@@ -206,10 +209,11 @@ class SocketFabric(LocalFabric):
 
         Return False when the next packet should wait.
         """
-        connection = self._connection_to(destination(frame))
+        role = self.election.role
+        connection = role.connection_to(destination(frame)) if role is not None else None
         if connection is None:
             return super()._forward(frame)
-        return connection.send(FrameKind.PACKET, frame)
+        return connection.send(_PACKET, frame)
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """Return the sender of trains to the LID's process; None when packets must be single.
@@ -266,7 +270,7 @@ class SocketFabric(LocalFabric):
         A packet for a LID that is not ours is dropped and returns 1. The port's link and watcher
         take part.
         """
-        if packet.op.service is Service.UD:
+        if packet.op.service is _UD:
             datagram, origin = datagram_of(packet)
             self._carry_here(datagram, origin)
             return self._receivers(datagram)
