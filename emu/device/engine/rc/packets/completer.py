@@ -364,7 +364,7 @@ class PacketCompleter:
             return
         qp.count("roce_adp_retrans_to")
         may_ask = qp.state is _RTS and qp.retry_count and window.una != window.next
-        if may_ask and self._connection.requester.ask():
+        if may_ask and self._connection.sender.ask():
             self._probes += 1
             qp.count("roce_adp_retrans")
 
@@ -395,7 +395,7 @@ class PacketCompleter:
         is_sent = (
             connection.repeats_selectively
             and selective.is_worth_trying
-            and connection.requester.repeat()
+            and connection.sender.repeat()
         )
         if is_sent:
             selective.repeated(window.una, window.next)

@@ -14,6 +14,7 @@ from emu.device.engine.rc.packets.completer import PacketCompleter
 from emu.device.engine.rc.packets.rate import FlowRate
 from emu.device.engine.rc.packets.requester import PacketRequester
 from emu.device.engine.rc.packets.responder import PacketResponder
+from emu.device.engine.rc.packets.sender import PacketSender
 from emu.device.engine.rc.packets.window import SendWindow
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.receive_request import ReceiveRequest
@@ -39,16 +40,17 @@ class PacketConnection:
 
     __slots__ = (
         "_route", "_wakeup", "accepted", "completer", "hca", "is_waiting", "next_cnp_ns", "qp",
-        "rate", "repeats_selectively", "requester", "responder",
+        "rate", "repeats_selectively", "requester", "responder", "sender",
     )  # fmt: skip
-    __deletable__ = ("completer", "requester", "responder")
+    __deletable__ = ("completer", "requester", "responder", "sender")
 
     def __init__(self, hca: Hca, qp: Qp) -> None:
         self.hca = hca
         self.qp = qp
         self.repeats_selectively = hca.link.recovery.selective_repeat
         self.completer = PacketCompleter(self, SendWindow(qp.psn))
-        self.requester = PacketRequester(self, self.completer)
+        self.sender = PacketSender(self, self.completer)
+        self.requester = PacketRequester(self, self.completer, self.sender)
         self.responder = PacketResponder(self)
         self._route: Route | None = None
         self.accepted: object = None
@@ -163,7 +165,7 @@ class PacketConnection:
         self._cancel_wait()
         self.limit(None)
         del self.completer.timer
-        del self.completer, self.requester, self.responder
+        del self.completer, self.sender, self.requester, self.responder
 
     def pause(self) -> None:
         """Stop the ACK timers when the queue pair changes its state or is destroyed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from emu.device.engine.mr.access_error import AccessError
+from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.packets.window import WindowRequest
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.page_fault import PageFault
@@ -25,14 +26,21 @@ class RequesterPart(Protocol):
     def is_stuck(self) -> bool:
         """Whether the requester waits for a page."""
 
+    def stall(self, request: WindowRequest, page: AccessError, done: int) -> None:
+        """Suspend sending: a request needs an absent page, ``done`` bytes into its data."""
+
+    def fail(self, request: WindowRequest, why: Failure) -> None:
+        """Fail a request of the window, once all before it are complete."""
+
+
+class SenderPart(Protocol):
+    """Interface of the sender of packets for the completer."""
+
     def ask(self) -> bool:
         """Send a probe, a packet that is sent again; return False if that is impossible now."""
 
     def repeat(self) -> bool:
         """Send the oldest packet again; return False when that is impossible or not enough."""
-
-    def stall(self, request: WindowRequest, page: AccessError, done: int) -> None:
-        """Suspend sending: a response needs an absent page, ``done`` bytes into its request."""
 
 
 class ResponderPart(Protocol):
@@ -55,6 +63,10 @@ class InnerConnection(Protocol):
     @property
     def requester(self) -> RequesterPart:
         """Component that sends requests."""
+
+    @property
+    def sender(self) -> SenderPart:
+        """Component that sends the packets of requests."""
 
     @property
     def responder(self) -> ResponderPart:

@@ -1,8 +1,8 @@
 """Requester of connected services in packets (IBTA 9.7.3, 9.7.7, 9.9.2).
 
-Requests are fetched from the ring into the window. Their packets are sent as far as window, fences,
-receiver and wire allow. The completer handles the responses. UC uses the same code and treats each
-packet as acknowledged once it is sent.
+Requests are fetched from the ring into the window. Their packets are sent (``sender.py``) as far as
+window, fences, receiver and wire allow. The completer handles the responses. UC uses the same code
+and treats each packet as acknowledged once it is sent.
 """
 
 from __future__ import annotations
@@ -12,38 +12,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.access_error import ABSENT_PAGE, AccessError
+from emu.device.engine.mr.access_error import AccessError
 from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc.packets.completer import PacketCompleter
+from emu.device.engine.rc.packets.sender import WINDOW_PACKETS, PacketSender
 from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
 from emu.device.engine.rc.validation import packets_of
-from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.port.packet import Packet
-from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import POLL_BUDGET
-from emu.device.rounds.sizes import PACKETS_PER_POLL, TRAIN_WORK
+from emu.device.rounds.sizes import PACKETS_PER_POLL
 from layouts.enums import QpState, QpType
 from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
-    from emu.device.objects.queues.pace import Pace
-    from emu.device.ports import CarryTrain
 
-WINDOW_PACKETS: Final = 128
-"""Maximum number of outstanding request packets."""
 WINDOW_REQUESTS: Final = 128
-WINDOW_OF_TRAINS: Final = 256
-"""Maximum number of outstanding packets of a message in trains, which are cheaper to process."""
-ACK_EVERY: Final = 32
-"""Interval in packets at which a long message requests an ACK, so that the window moves."""
-MIN_TRAIN_PACKETS: Final = 3
-"""Messages of at most this many packets have no train: first and last packets are sent alone."""
 
 # The fence bits of a control segment (PRM "Control segment"; qp.h: MLX5_FENCE_MODE_*). A small
 # fence orders local requests; here they complete before the next request is fetched.
@@ -59,12 +47,17 @@ _UC: Final = QpType.UC
 class PacketRequester:
     """Sending side of one queue pair."""
 
-    __slots__ = ("_completer", "_connection", "_posted", "_qp", "_window", "is_idle", "is_stuck")
+    __slots__ = (
+        "_completer", "_connection", "_posted", "_qp", "_sender", "_window", "is_idle", "is_stuck",
+    )  # fmt: skip
 
-    def __init__(self, connection: InnerConnection, completer: PacketCompleter) -> None:
+    def __init__(
+        self, connection: InnerConnection, completer: PacketCompleter, sender: PacketSender
+    ) -> None:
         self._connection = connection
         self._qp = connection.qp
         self._completer = completer
+        self._sender = sender
         self._window: SendWindow = completer.window
         self._posted: int | None = None
         """Blocks of the ring that are posted and not in the window; None before this poll has read
@@ -114,8 +107,8 @@ class PacketRequester:
                 return False
             if budget <= 0 or hca.budget.steps > POLL_BUDGET:
                 return True
-            if qp.pace is not None and self._is_ahead(qp.pace):
-                return True
+            if qp.pace is not None and not qp.pace.may_go_on(hca.clock.now_ns()):
+                return True  # ahead of the queue group's rate
             if window.next == qp.psn or not window.requests:  # all packets have been sent
                 if not self._fetch():
                     return False
@@ -126,11 +119,24 @@ class PacketRequester:
                 self._send_only(request)  # most requests
                 budget -= 1
                 continue
-            done = self._send(budget)
+            done = self._sender.send(budget)
             if not done:
                 return False
             budget -= done
         return False
+
+    def _send_only(self, request: WindowRequest) -> None:
+        """Send the only packet of a request that this poll has parsed, with its payload."""
+        window, payload, qp = self._window, request.payload, self._qp
+        request.payload = ()
+        packet = request.packet(qp, request.first, True, True)
+        window.next = window.sent = request.end
+        window.flying += 1
+        request.flying = 1
+        packet.ack_request = True
+        self._connection.send(packet, payload, request.length)
+        if qp.pace is not None or qp.st is _UC:
+            self._sender.sent(request.length)
 
     # -- from the ring to the window
 
@@ -274,196 +280,3 @@ class PacketRequester:
         request.failure = why
         if self._window.requests and request is self._window.requests[0]:
             self._completer.retire()
-
-    # -- from the window to the wire
-
-    def _send_only(self, request: WindowRequest) -> None:
-        """Send the only packet of a request that this poll has parsed, with its payload."""
-        window, payload = self._window, request.payload
-        request.payload = ()
-        packet = request.packet(self._qp, request.first, True, True)
-        window.next = window.sent = request.end
-        window.flying += 1
-        request.flying = 1
-        packet.ack_request = True
-        self._put(packet, payload, request.length)
-
-    def _send(self, budget: int) -> int:
-        """Send packets of the request at ``next``; return their cost in the poll's budget.
-
-        The cost is 0 if none may be sent: the window is full, or the request has failed or waits
-        for a page. A key that has become invalid fails the request with LOCAL_PROT_ERR.
-        """
-        connection, window = self._connection, self._window
-        request = window.current
-        if request is None or request.end == window.next:
-            request = window.sending()
-        carry, space = None, WINDOW_PACKETS - window.flying
-        is_long = request.end - request.first & PSN_MASK > MIN_TRAIN_PACKETS
-        if is_long and (carry := connection.trains()) is not None:
-            space = WINDOW_OF_TRAINS - window.flying
-        if space <= 0 or request.failure is not None:
-            return 0
-        if request.expects_data:
-            self._ask_for_data(request)
-            return 1
-        try:
-            if is_long:
-                return self._send_some(request, carry, budget, space)
-            self._send_packet(request, budget == 1 or space == 1)
-        except AccessError as error:
-            if error.violation is ABSENT_PAGE:
-                self.stall(request, error, request.offset_of(self._qp, window.next))
-            else:  # the key was valid when the request was parsed
-                self.fail(request, Failure.of_access(error))
-            return 0
-        return 1
-
-    def _send_some(
-        self, request: WindowRequest, carry: CarryTrain | None, budget: int, space: int
-    ) -> int:
-        """Send packets of a long SEND or WRITE, at most ``space``, in trains if there is a carrier.
-
-        Return their cost, which is at most the budget, except for a train. Memory of packets that
-        go alone is mapped for several of them where that is possible. Raises AccessError.
-        """
-        connection, window, qp, done = self._connection, self._window, self._qp, 0
-        ahead: list[memoryview] = []
-        while True:
-            count = self._send_train(carry, request, space) if carry is not None else 0
-            if count:
-                done += TRAIN_WORK
-            else:
-                count = 1
-                done += 1
-                if carry is None and not ahead:
-                    limit = min(space, budget - done + 1, TRAIN_PACKETS)
-                    ahead = request.data_ahead(connection.hca, qp, window.next, limit)
-                self._send_packet(request, done == budget or space == 1, ahead)
-            space -= count
-            if (
-                window.next == request.end
-                or done >= budget
-                or space <= 0
-                or connection.is_waiting
-                or connection.hca.budget.steps > POLL_BUDGET
-                or (qp.pace is not None and self._is_ahead(qp.pace))
-            ):
-                return done
-
-    def _is_ahead(self, pace: Pace) -> bool:
-        """Return whether a queue group's rate allows no more packets now."""
-        return not pace.may_go_on(self._connection.hca.clock.now_ns())
-
-    def _send_packet(
-        self, request: WindowRequest, is_final: bool, ahead: list[memoryview] | None = None
-    ) -> None:
-        """Send packet ``next`` of a SEND or a WRITE, and advance ``next``.
-
-        ``is_final`` requests an ACK: the packet is the last of this poll. ``ahead`` is that of
-        ``WindowRequest.placing``. Raises AccessError before anything is sent.
-        """
-        window, psn = self._window, self._window.next
-        packet, payload, size = request.placing(self._connection.hca, self._qp, psn, 1, ahead)
-        window.next = following = (psn + 1) & PSN_MASK
-        if psn == window.sent:  # not sent before
-            window.sent = following
-        window.flying += 1
-        request.flying += 1
-        if following == request.end or is_final or psn % ACK_EVERY == 0:
-            packet.ack_request = True
-        self._put(packet, payload, size)
-
-    def _put(self, packet: Packet, payload: Views, size: int) -> None:
-        """Put a packet of a SEND or a WRITE on the wire, and charge it to the queue group's rate.
-
-        On UC the packet counts as acknowledged at once.
-        """
-        qp = self._qp
-        self._connection.send(packet, payload, size)
-        if qp.pace is not None:
-            qp.pace.sent(size + qp.header_bytes, self._connection.hca.clock.now_ns())
-        if qp.st is _UC:
-            self._completer.advance(self._window.next)
-
-    def _send_train(self, carry: CarryTrain, request: WindowRequest, limit: int) -> int:
-        """Send packets from ``next`` on as a train; return their number, 0 if ``next`` goes alone.
-
-        A message's first and last packet are sent alone, and a range that cannot be read at once.
-        The train requests an ACK and advances ``next``.
-        """
-        hca, qp, psn = self._connection.hca, self._qp, self._window.next
-        count = min(limit, TRAIN_PACKETS, (request.end - 1 - psn) & PSN_MASK)
-        if count <= 1 or psn == request.first:
-            return 0
-        try:
-            packet, payload, _ = request.placing(hca, qp, psn, count)
-        except AccessError:
-            return 0
-        following = (psn + count) & PSN_MASK
-        self._window.sent_up_to(following, request, request.flying + count)
-        packet.ack_request = True
-        self._connection.send_train(carry, packet, payload, count)
-        if qp.st is _UC:
-            self._completer.advance(following)
-        return count
-
-    def _ask_for_data(self, request: WindowRequest) -> None:
-        """Send a READ from the first missing response on, or an atomic."""
-        packet = request.asking_for_data(self._qp, self._window.next)
-        self._window.sent_up_to(request.end, request, 1)
-        self._connection.send(packet)
-
-    # -- retransmission of single packets
-
-    def repeat(self) -> bool:
-        """Send the oldest packet in flight again; return False when it cannot be sent now.
-
-        A READ or an atomic is not sent: a peer keeps none of the packets after it. The window does
-        not change. False also when the data cannot be read, which fails no request here.
-        """
-        request, una = self._oldest(), self._window.una
-        if request is None or request.expects_data or una == self._window.next:
-            return False
-        return self._send_again(request, una)
-
-    def ask(self) -> bool:
-        """Send the oldest and the newest packet in flight again, as a probe.
-
-        If all have arrived, the peer acknowledges them. If the oldest or the newest one was lost,
-        it arrives now. If others were lost, the newest one makes the peer NAK them, even if an
-        earlier NAK was lost. Returns False when nothing can be sent now. The window does not
-        change.
-        """
-        request, una = self._oldest(), self._window.una
-        if request is None:
-            return False
-        newest = self._window.newest_placing()
-        if request.expects_data:
-            self._connection.send(request.asking_for_data(self._qp, una))
-        elif not self._send_again(request, una):
-            return False
-        if newest is not None and newest[1] != una:
-            self._send_again(*newest)
-        return True
-
-    def _oldest(self) -> WindowRequest | None:
-        """Return the oldest request in flight; None when nothing can be sent now.
-
-        The request has packets and has not failed: local or failed requests are removed at once.
-        """
-        is_held_up = self.is_stuck or self._completer.timer.is_paused or self._connection.is_waiting
-        return None if is_held_up else self._window.requests[0]
-
-    def _send_again(self, request: WindowRequest, psn: int) -> bool:
-        """Send one packet of a SEND or WRITE again; return False when its data is unreadable.
-
-        False sends nothing and fails no request.
-        """
-        try:
-            packet, payload, size = request.placing(self._connection.hca, self._qp, psn)
-        except AccessError:
-            return False
-        packet.ack_request = True
-        self._connection.send(packet, payload, size)
-        return True
