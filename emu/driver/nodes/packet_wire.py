@@ -122,13 +122,18 @@ class PacketWire:
             receive(hca, packet, octets)
 
     def run(self) -> bool:
-        """Deliver what is in flight now, at most PACKETS_PER_ROUND frames.
+        """Deliver what is in flight now, at most PACKETS_PER_ROUND frames, as the loop does.
 
         Return False when nothing was.
         """
         waiting = min(len(self.frames), PACKETS_PER_ROUND)
+        budgets = {id(hca.budget): hca.budget for hca in self.nodes.values()}.values()
+        for budget in budgets:
+            budget.is_gathering = waiting > 0
         for _ in range(waiting):
             self.deliver()
+        for budget in budgets:
+            budget.release()
         return waiting > 0
 
     def settle(self, limit: int = 100_000) -> None:

@@ -4,7 +4,7 @@ import pytest
 from helpers.device.forging import request
 
 from emu.device.port.ib.framing import parse
-from emu.device.rounds.budget import TIMER_BUDGET
+from emu.device.rounds.budget import POLL_BUDGET, TIMER_BUDGET
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from layouts.enums import Op, QpState, QpType
@@ -65,6 +65,38 @@ def answers(channel, packet_wire):
 
 def write(ask, psn, data, **values):
     ask(PacketKind.WRITE, psn, payload=data, length=len(data), ack_request=True, **values)
+
+
+# What arrives together.
+
+
+def test_packets_of_a_round_get_one_acknowledgement_without_a_poll(channel, ask, packet_wire):
+    budget = channel.right.hca.budget
+    budget.is_gathering = True
+    write(ask, PSN, b"one")
+    write(ask, PSN + 1, b"two")
+    assert not packet_wire.frames
+    budget.release()
+    (packet,) = (parse(memoryview(frame)) for frame in packet_wire.frames)
+    assert (packet.op.kind, packet.psn) == (PacketKind.ACKNOWLEDGE, PSN + 1)
+
+
+def test_acknowledgement_that_the_round_cannot_send_waits_for_a_poll(channel, ask, answers):
+    budget = channel.right.hca.budget
+    budget.is_gathering = True
+    write(ask, PSN, b"one")
+    budget.steps = POLL_BUDGET + 1
+    budget.release()
+    assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
+
+
+def test_function_that_is_reset_acknowledges_nothing(channel, ask, packet_wire):
+    budget = channel.right.hca.budget
+    budget.is_gathering = True
+    write(ask, PSN, b"one")
+    channel.right.function.reset()
+    budget.release()
+    assert not packet_wire.frames
 
 
 # What has to wait.

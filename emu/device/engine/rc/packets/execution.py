@@ -33,7 +33,7 @@ from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.packet import OPS, Packet, precedes
 from emu.device.port.train import Train
 from layouts.enums import CqeSyndrome, QpType
-from layouts.wire.bth import MSN_MASK, PSN_MASK, PacketKind, Service
+from layouts.wire.bth import PSN_MASK, PacketKind, Service
 from layouts.wire.packet_ops import PACKET_OPS
 
 if TYPE_CHECKING:
@@ -140,12 +140,9 @@ class PacketExecution:
                 if refused is not None:
                     return refused
             self.message = None
-            self._responses.msn = (self._responses.msn + 1) & MSN_MASK
         elif op.is_first:
             track_at_srq(hca.srqs, qp, message)
-        qp.epsn = (packet.psn + 1) & PSN_MASK
-        if packet.ack_request and qp.st is not _UC:
-            self._responses.acknowledge(packet.psn)
+        self._responses.executed(packet)
         return None
 
     def whole_write(self, packet: Packet) -> Outcome | None:
@@ -167,10 +164,7 @@ class PacketExecution:
             target[0][: len(payload)] = payload
         else:
             copy(target, (payload,))
-        self._responses.msn = (self._responses.msn + 1) & MSN_MASK
-        qp.epsn = (packet.psn + 1) & PSN_MASK
-        if packet.ack_request and qp.st is not _UC:
-            self._responses.acknowledge(packet.psn)
+        self._responses.executed(packet)
         return None
 
     def train(self, train: Train) -> Outcome | None:

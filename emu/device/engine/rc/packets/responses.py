@@ -1,6 +1,6 @@
 """Responses that a responder has yet to send, in PSN order (IBTA 9.7.5.1).
 
-Responses are queued here and sent by polls, so that an ACK never overtakes the data of an earlier
+Responses are queued here and sent in order, so that an ACK never overtakes the data of an earlier
 READ. Adjacent ACKs are coalesced into one. The data of a READ are read from memory packet by
 packet, when they are sent.
 """
@@ -8,6 +8,7 @@ packet, when they are sent.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.error_syndromes import Cause
@@ -23,15 +24,17 @@ from emu.device.port.packet import OPS, Packet, precedes
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL, TRAIN_WORK
-from layouts.enums import QpState
+from layouts.enums import QpState, QpType
 from layouts.wire import bth
 from layouts.wire.bth import MSN_MASK, PSN_HALF, PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
+    from emu.device.state.containment import Lifetime
 
 MAX_RESPONSES: Final = 256
 """Number of queued responses from which on further requests of this requester are dropped."""
+_UC: Final = QpType.UC
 _ACK_UNLIMITED: Final = bth.ACK_UNLIMITED
 _SILENT: Final = (QpState.RST, QpState.INIT)
 _READ: Final = PacketKind.READ
@@ -94,18 +97,55 @@ class ResponseQueue:
         """Count a completed message."""
         self.msn = (self.msn + 1) & MSN_MASK
 
-    def acknowledge(self, psn: int) -> None:
-        """Queue an ACK of all packets up to and including ``psn``, and schedule the queue pair.
+    def executed(self, packet: Packet) -> None:
+        """Advance epsn past an executed SEND or WRITE packet; count a message that is complete.
 
-        If the newest response is an ACK, move that to ``psn`` instead, but never back.
+        Acknowledge the packet if it requests that, never on UC.
+        """
+        qp, psn = self._qp, packet.psn
+        if packet.op.is_last:
+            self.msn = (self.msn + 1) & MSN_MASK
+        qp.epsn = (psn + 1) & PSN_MASK
+        if packet.ack_request and qp.st is not _UC:
+            self.acknowledge(psn)
+
+    def acknowledge(self, psn: int) -> None:
+        """Queue an ACK of all packets up to and including ``psn``.
+
+        If the newest response is an ACK, move that to ``psn`` instead, but never back. The only
+        response is sent when the packets that have arrived together are processed; behind others,
+        and where responses are paced, the next polls send it.
         """
         queue = self.queue
-        last = queue[-1] if queue else None
-        if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != _ACK_UNLIMITED:
+        if not queue:
+            queue.append(Response(_ACKNOWLEDGE, psn, self.msn))
+            hca = self._connection.hca
+            if hca.budget.is_gathering and self._qp.response_pace is None:
+                hca.budget.at_end(partial(self._respond, hca.lifetime))
+            else:
+                hca.scheduler.schedule(self._qp)
+            return
+        last = queue[-1]
+        if last.kind is not _ACKNOWLEDGE or last.syndrome != _ACK_UNLIMITED:
             queue.append(Response(_ACKNOWLEDGE, psn, self.msn))
             self._connection.hca.scheduler.schedule(self._qp)
         elif psn - last.psn & PSN_MASK < PSN_HALF:
             last.psn, last.msn = psn, self.msn
+
+    def _respond(self, lifetime: Lifetime) -> None:
+        """Send responses without a poll, unless the function has failed or was reset meanwhile.
+
+        Polls send what the round's budget does not allow. Never raises: an exception fails the
+        function.
+        """
+        hca = self._connection.hca
+        if lifetime.is_over or hca.health.has_failed:
+            return
+        try:
+            if self.poll():
+                hca.scheduler.schedule(self._qp)
+        except Exception:
+            hca.health.fail()
 
     def nak(self, psn: int, syndrome: int) -> None:
         """Queue a NAK or RNR NAK for the packet ``psn``."""
