@@ -64,7 +64,8 @@ class Backlog:
     @property
     def is_free(self) -> bool:
         """Whether work that arrives now may be done at once."""
-        return not self._work and not self._budget.exhausted(self._budget.limit)
+        budget = self._budget
+        return not self._work and budget.steps <= budget.limit
 
     def do(self, octets: int, call: Callable[..., object], *arguments: object) -> bool:
         """Make a call now, or defer it; return False when a full backlog drops it.
@@ -72,7 +73,8 @@ class Backlog:
         Calls at once only with an empty backlog and budget left. The call's exceptions propagate
         then; a deferred call's exceptions go to ``contain``.
         """
-        if not self._work and not self._budget.exhausted(self._budget.limit):
+        budget = self._budget
+        if not self._work and budget.steps <= budget.limit:
             call(*arguments)
             return True
         return self.keep(octets, call, *arguments)

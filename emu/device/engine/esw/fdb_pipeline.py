@@ -75,17 +75,18 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
 
     The work is charged to the manager's budget.
     """
-    eswitch, budget = manager.eswitch, manager.budget
+    eswitch, budget, vhca = manager.eswitch, manager.budget, manager.vhca
     assert eswitch is not None
+    adapter = vhca.adapter
     try:
-        packet = PacketContext(frame, source_of(source_port, manager.vhca.number))
+        packet = PacketContext(frame, source_of(source_port, vhca.number))
         headers, ingress = packet.headers, eswitch.vport(source_port).ingress
         if ingress.root is not None:
             passed = through(ingress, packet, headers, budget)
             if passed is None:
                 return None
             headers = passed
-        fdb, root, adapter = eswitch.fdb, None, manager.adapter
+        fdb, root = eswitch.fdb, None
         if eswitch.foreign_root is not None or adapter.board.lag is not None:
             fdb, root = first_tables(manager, source_port, frame)
         clock = None if packet.packets > 1 else manager.clock
@@ -99,14 +100,14 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
             and (steps is None or not steps.needs_whole)
             and budget.steps <= budget.limit
         ):
-            target = deliveries[0][0]
+            target, port = deliveries[0][0], adapter.number
             assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
             if target is FDB_DEFAULT:
-                target = _default_of(source_port == UPLINK, adapter.number)
+                target = _default_of(source_port == UPLINK, port)
             changed = headers if steps is None else after(headers, steps, budget)
-            vport = eswitch.vport(target.number) if target.port == adapter.number else None
+            vport = eswitch.vport(target.number) if target.port == port else None
             if vport is None or vport.egress.root is not None or len(changed.frame) > MAX_BYTES:
-                for to, what in _arrivals(manager, adapter.number, packet, target, changed):
+                for to, what in _arrivals(manager, port, packet, target, changed):
                     give(to, what)
             elif (
                 changed.frame is frame.data
@@ -115,7 +116,8 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
             ):  # a copy would differ in the queue only; a segment's frame has other receivers
                 frame.source_port, frame.parsed = source_port, packet.parsed
                 if vport.reg_c_id:
-                    frame.registers = _seen(changed.registers, vport.reg_c_id)
+                    registers = changed.registers
+                    frame.registers = _seen(registers, vport.reg_c_id) if registers else None
                 give(target, frame)
             else:
                 what = _frame(frame, changed, vport.reg_c_id, target.number)

@@ -218,7 +218,7 @@ class EmbeddedSwitch:
         only by entries that permit it: broadcasts of legacy mode lead to all vPorts and to the
         uplink (core/eswitch.c: esw_add_mc_addr). A vPort without a function drops the frame.
         """
-        adapter = manager.adapter
+        adapter = manager.vhca.adapter
         number, port = target.number, target.port
         if number == UPLINK:
             port = leaves_by(manager.budget, manager.adapter, source_port, port, frame, what)

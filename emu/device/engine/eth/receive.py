@@ -20,7 +20,6 @@ from emu.device.engine.eth.merging.lro import Merged, TcpStream, expect
 from emu.device.engine.eth.sessions import flush_stream
 from emu.device.engine.eth.sessions import take as take_or_hold
 from emu.device.engine.eth.steering.fields import source as source_part
-from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.engine.eth.steering.route import Delivery, route, route_beside
 from emu.device.objects.eth.hairpin import Waiting
 from emu.device.objects.eth.tir import Merging
@@ -51,6 +50,7 @@ MAX_COPIES = MAX_SEGMENTS
 """Number of packets cut from one super-frame, over all receiving queues; more are dropped."""
 
 
+_NIC_RX: Final = FlowTableType.NIC_RX
 _TYPE_AT: Final = 12
 _TAGGED_TYPE_AT: Final = 16
 _TYPE_BYTES: Final = 2
@@ -250,11 +250,11 @@ def _with_source(
     The source vPort is added only if a table matches it. Registers identify the vPort otherwise
     (core/eswitch_offloads.c: mlx5_eswitch_create_vport_rx_rule).
     """
-    domain = flow_domains.get(FlowTableType.NIC_RX)
+    domain = flow_domains.get(_NIC_RX)
     if domain is not None and source_part in domain.users:
         source = source_of(frame.source_port, vhca.adapter.manager.number)
-        return marked(headers, frame.registers or {}, source)
-    return marked(headers, frame.registers) if frame.registers else headers
+        return Marked(headers, frame.registers or {}, source)
+    return Marked(headers, frame.registers) if frame.registers else headers
 
 
 def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) -> None:
@@ -414,5 +414,5 @@ def _of_segment(headers: Headers, data: bytes) -> Headers:
     )
     packet.copy_state(headers)
     if isinstance(headers, Marked):
-        return marked(packet, headers.registers, headers.source)
+        return Marked(packet, headers.registers, headers.source)
     return packet

@@ -10,6 +10,7 @@ Sources: IEEE 802.1Q 9 (tags), RFC 791, RFC 8200 4 (extension headers), RFC 9293
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
@@ -151,12 +152,25 @@ class Marked(Headers):
 
     __slots__ = ("gvmi", "registers", "source")
 
-    registers: dict[int, int]
-    """Registers by number (ModifyField); missing ones are 0."""
-    source: int
-    """Source of a packet in a switch (:func:`source_of`)."""
-    gvmi: int
-    """The vhca id of the source vPort's function, for software steering tables; else 0."""
+    def __init__(self, headers: Headers, registers: Mapping[int, int], source: int = 0) -> None:
+        """Create a packet with these headers; the fields are set here, without another call."""
+        self.frame = headers.frame
+        self.ethertype = headers.ethertype
+        self.l3 = headers.l3
+        self.version = headers.version
+        self.protocol = headers.protocol
+        self.l4 = headers.l4
+        self.end = headers.end
+        self.fragment = headers.fragment
+        self.sqn = headers.sqn
+        self.parser = headers.parser
+        self.sums = None
+        self.registers = dict(registers)
+        """Registers by number (ModifyField); missing ones are 0."""
+        self.source = source
+        """Source of a packet in a switch (:func:`source_of`)."""
+        self.gvmi: int = headers.gvmi if isinstance(headers, Marked) else 0
+        """The vhca id of the source vPort's function, for software steering tables; else 0."""
 
     @property
     def source_port(self) -> int:

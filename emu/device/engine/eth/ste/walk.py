@@ -21,7 +21,7 @@ from emu.device.engine.eth.ste.entry import BadEntryError, Ste, decoded, hash_in
 from emu.device.engine.eth.steering.colors import marks_of
 from emu.device.engine.eth.steering.fields import source
 from emu.device.engine.eth.steering.match_field import Part
-from emu.device.engine.eth.steering.rewrite import marked, rewrite
+from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.objects.eth.flow import (
     FlowTable,
     FteAction,
@@ -289,7 +289,7 @@ class _Path:
     def __init__(
         self, headers: Headers, gvmi: Callable[[int, int], int], before: Sequence[Step]
     ) -> None:
-        packet = headers if isinstance(headers, Marked) else marked(headers, {})
+        packet = headers if isinstance(headers, Marked) else Marked(headers, {})
         packet.gvmi = gvmi(packet.source_owner, packet.source_port)
         self.headers = packet
         self.steps: tuple[Step, ...] = ()

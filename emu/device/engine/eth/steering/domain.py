@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import base, source
 from emu.device.engine.eth.steering.match_field import COSTS, Part
-from emu.device.engine.eth.steering.rewrite import marked, rewrite
+from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (
     FDB_DEFAULT,
@@ -82,7 +82,11 @@ def decide(
     headers.parser = domain.parser
     if domain.software is not None and domain.software.age != domain.age:
         _forget_software(domain)
-    key = _key(domain, headers, root, ())
+    key: Hashable = base(headers)  # ``_key``, without a call
+    if domain.users:
+        key = (key, *[part(headers) for part in domain.users])
+    if root is not None:
+        key = (root.handle, key)
     decision = domain.decisions.get(key)
     if decision is None or (decision.asks is not None and clock is not None):
         decision = _decide_anew(domain, headers, octets, root, clock, key, decision)
@@ -347,7 +351,7 @@ def _changed(visit: _Visit, steps: tuple[Step, ...], after: Headers | None) -> _
     Raises FrameError for a change that is impossible for the packet.
     """
     if after is None:
-        before = visit.headers if isinstance(visit.headers, Marked) else marked(visit.headers, {})
+        before = visit.headers if isinstance(visit.headers, Marked) else Marked(visit.headers, {})
         after = rewrite(before, Steps(steps))
     changes = visit.changes + sum(len(step.changes) for step in steps)
     return visit._replace(headers=after, steps=(*visit.steps, *steps), changes=changes)

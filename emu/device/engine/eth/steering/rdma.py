@@ -14,9 +14,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.steering.domain import decide
-from emu.device.engine.eth.steering.rewrite import marked
 from emu.device.objects.eth.flow import FlowDomain
-from emu.device.port.eth.headers import Headers, parse, source_of
+from emu.device.port.eth.headers import Headers, Marked, parse, source_of
 
 if TYPE_CHECKING:
     from emu.device.port.eth.roce.link import RoceLink
@@ -47,7 +46,7 @@ def receive(
     headers = parse(frame)
     if hca.eswitch is not None or registers:
         owner = hca.adapter.manager.number
-        headers = marked(headers, registers or {}, source_of(source_port, owner))
+        headers = Marked(headers, registers or {}, source_of(source_port, owner))
     return _through(hca.budget, hca.roce, domain, headers)
 
 

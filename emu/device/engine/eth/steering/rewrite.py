@@ -9,7 +9,7 @@ Sources: PRM "Modify header"; core/en_tc.c: fields, mlx5e_tc_attr_to_reg_mapping
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import FIELDS, REGISTERS
@@ -281,18 +281,6 @@ def head(headers: Headers) -> Headers:
     return _with_frame(headers, headers.frame[:upto], registers)
 
 
-def marked(headers: Headers, registers: Mapping[int, int], source: int = 0) -> Marked:
-    """Return the packet with registers and its source (``headers.source_of``)."""
-    packet = Marked(
-        headers.frame, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4,
-        headers.end, headers.fragment,
-    )  # fmt: skip
-    packet.sqn, packet.parser = headers.sqn, headers.parser
-    packet.registers, packet.source = dict(registers), source
-    packet.gvmi = headers.gvmi if isinstance(headers, Marked) else 0
-    return packet
-
-
 def rewrite(headers: Headers, steps: Steps) -> Marked:
     """Return a packet after all these steps, with its checksums adjusted.
 
@@ -306,19 +294,19 @@ def rewrite(headers: Headers, steps: Steps) -> Marked:
             headers = _reshaped(headers, step)
         else:
             headers = _rewritten(headers, step.changes, step.in_frame)
-    return headers if isinstance(headers, Marked) else marked(headers, {})
+    return headers if isinstance(headers, Marked) else Marked(headers, {})
 
 
 def _reshaped(headers: Headers, step: Any) -> Marked:
     """Return the packet after a step that moves headers, parsed anew. Raises FrameError."""
     frame: bytes = step.changes[0](headers)
     if frame is headers.frame:
-        return headers if isinstance(headers, Marked) else marked(headers, {})
+        return headers if isinstance(headers, Marked) else Marked(headers, {})
     after = parse(frame, whole=False)
     after.copy_state(headers)
     if isinstance(headers, Marked):
-        return marked(after, headers.registers, headers.source)
-    return marked(after, {})
+        return Marked(after, headers.registers, headers.source)
+    return Marked(after, {})
 
 
 def _rewritten(
@@ -339,13 +327,6 @@ def _rewritten(
 
 def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Marked:
     """Return a copy of the packet with other bytes and registers; source and offsets are kept."""
-    packet = Marked(
-        frame, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4,
-        headers.end, headers.fragment,
-    )  # fmt: skip
-    packet.copy_state(headers)
-    packet.registers = registers
-    packet.source = packet.gvmi = 0
-    if isinstance(headers, Marked):
-        packet.source, packet.gvmi = headers.source, headers.gvmi
+    packet = Marked(headers, registers, headers.source if isinstance(headers, Marked) else 0)
+    packet.frame = frame
     return packet

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth.steering.domain import decide, decide_beside
-from emu.device.engine.eth.steering.rewrite import head, marked, rewrite
+from emu.device.engine.eth.steering.rewrite import head, rewrite
 from emu.device.objects.domains import LoopbackSource
 from emu.device.objects.eth.flow import Decision, FlowTable
 from emu.device.objects.eth.reshape import Steps
@@ -136,7 +136,7 @@ def _truncated(headers: Headers) -> Headers:
     """Return the headers of an IP packet whose length exceeds its frame, as far as they go."""
     packet = parse(headers.frame, whole=False)
     if isinstance(headers, Marked):
-        return marked(packet, headers.registers, headers.source)
+        return Marked(packet, headers.registers, headers.source)
     return packet
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from emu.device.engine.eth.ste.definers import DEFINERS
 from emu.device.engine.eth.steering import domain as steering
-from emu.device.engine.eth.steering.rewrite import marked, rewrite
+from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY
-from emu.device.port.eth.headers import FrameError, parse
+from emu.device.port.eth.headers import FrameError, Marked, parse
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
@@ -113,7 +113,7 @@ class Maze:
     def _match(self):
         lookup = self.rng.choice(LOOKUPS)
         mask = bytes(self.rng.choice((0, 0, 0xFF)) for _ in range(16))
-        headers = marked(parse(self.rng.choice(FRAMES)), {})
+        headers = Marked(parse(self.rng.choice(FRAMES)), {})
         value = DEFINERS[lookup].value(headers, int.from_bytes(mask, "big")).to_bytes(16, "big")
         tag = bytes(a & b for a, b in zip(value, mask, strict=True))
         return {"lookup": lookup, "mask": mask, "tag": tag}
@@ -144,7 +144,7 @@ def become(decision, headers):
     for at, (target, tag) in enumerate(decision.deliveries):
         steps = decision.rewrites[at] if decision.rewrites else None
         try:
-            after = rewrite(marked(headers, {}), steps).frame if steps else headers.frame
+            after = rewrite(Marked(headers, {}), steps).frame if steps else headers.frame
         except FrameError:
             after = None
         found.append((target.handle, tag, after))
