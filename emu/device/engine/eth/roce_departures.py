@@ -79,7 +79,9 @@ class Departures:
 
     def must_wait(self, rates: Rates, clock: Clock, mac: bytes) -> bool:
         """Return whether the path to an address is full, or the vPort's rate is used up."""
-        return self._eth.is_pausing_to(mac) or self._delay(rates, clock) > 0
+        if self._eth.is_pausing_to(mac):
+            return True
+        return rates.roce is not None and self._delay(rates, clock) > 0
 
     @staticmethod
     def _delay(rates: Rates, clock: Clock, *, wants: bool = False) -> int:

@@ -55,6 +55,9 @@ _PLACED = Struct(">B3xIQ")
 """Kind of the frame, its bytes, and its start, counted over all bytes ever placed."""
 _FREED = Struct(">Q")
 _CHECKED, _FILLED = 1, 2
+_UNKNOWN_FLAGS = ~(_CHECKED | _FILLED)
+_FRAME_BYTES = _FRAME.size
+_read_frame_header = _FRAME.unpack_from
 
 
 class FrameKind(IntEnum):
@@ -242,13 +245,13 @@ def read_ethernet(body: memoryview) -> tuple[int, Frame]:
 
     Raises FabricProtocolError for a truncated header or unknown flags.
     """
-    if len(body) < _FRAME.size:
+    if len(body) < _FRAME_BYTES:
         raise FabricProtocolError("an Ethernet frame is cut off")
-    segment, flags, gso_size = _FRAME.unpack_from(body)
-    if flags & ~(_CHECKED | _FILLED):
+    segment, flags, gso_size = _read_frame_header(body)
+    if flags & _UNKNOWN_FLAGS:
         raise FabricProtocolError(f"an Ethernet frame with flags {flags:#x}")
     checked, filled = flags & _CHECKED != 0, flags & _FILLED != 0
-    return segment, Frame(bytes(body[_FRAME.size :]), gso_size, checked, filled)
+    return segment, Frame(bytes(body[_FRAME_BYTES:]), gso_size, checked, filled)
 
 
 def segment(number: int) -> bytes:
