@@ -13,6 +13,7 @@ from emu.guests.architecture import NATIVE
 from emu.guests.archive.disk_space import free_bytes
 from emu.guests.errors import LabError
 from emu.guests.kernel import kconfig
+from emu.host.counted import decimal
 
 _TOOLS = {
     "make": "make",
@@ -27,6 +28,9 @@ _HEADERS = {"gelf.h": "libelf-dev"}
 _UML = ("ARCH=um",)
 _FULL = 16 << 20
 """Free bytes below which a disk is full, before and after a build: one object may need that."""
+_FIRST_BUILD = 150_000_000
+_WITH_DEBUG_INFO = 1_000_000_000
+"""Bytes that any first build needs at least: an estimate, half of it for the linked kernel."""
 _INCLUDE = (Path("/usr/include"), Path("/usr/local/include"))
 
 
@@ -80,18 +84,31 @@ def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ())
     """Build image and modules for this host, with ccache if installed; return the build tree.
 
     User-Mode Linux is built if the configuration is for it. The build's output is written to ours.
-    Raises :class:`LabError` without a configuration or tools, and when make fails.
+    Raises :class:`LabError` without a configuration, tools or space for a first build, and when
+    make fails.
     """
     check_tree(tree)
     check_tools()
     where = output or tree
     if not (where / ".config").is_file():
         raise LabError(f"{where} has no configuration: mlx5emu kernel config writes one")
+    config = kconfig.parse((where / ".config").read_text(errors="replace"))
+    if not (where / "vmlinux").exists():
+        _check_space(where, _WITH_DEBUG_INFO if config.get("DEBUG_INFO") == "y" else _FIRST_BUILD)
     compiler = ["CC=ccache gcc"] if shutil.which("ccache") else []
-    uml = kconfig.is_uml(kconfig.parse((where / ".config").read_text(errors="replace")))
+    uml = kconfig.is_uml(config)
     targets = (*_UML, "linux") if uml else (Path(NATIVE.boot_file).name,)
     _make(tree, output, f"-j{jobs}", *compiler, *words, *targets, "modules")
     return where
+
+
+def _check_space(place: Path, needed: int) -> None:
+    """Raise :class:`LabError` when fewer than ``needed`` bytes are free in ``place``."""
+    if (free := free_bytes(place)) < needed:
+        raise LabError(
+            f"a first build needs at least {decimal(needed)} in {place}, where {decimal(free)} are"
+            " free: free some, or name another directory by --output"
+        )
 
 
 def _make(tree: Path, output: Path | None, *words: str) -> None:

@@ -11,6 +11,8 @@ import pytest
 from emu.guests import LabError
 from emu.guests.kernel import kbuild, kconfig
 
+MB = 1_000_000
+
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="no make")
 
 MAKEFILE = """
@@ -79,8 +81,36 @@ def test_a_build_that_fails(tree):
         kbuild.build(tree, None, 1)
 
 
+@pytest.mark.parametrize(
+    ("config", "is_first", "free", "needed"),
+    [
+        ("", True, 149 * MB, "150.0 MB"),
+        ("", True, 150 * MB, None),
+        ("CONFIG_DEBUG_INFO=y\n", True, 999 * MB, "1.0 GB"),
+        ("CONFIG_DEBUG_INFO=y\n", True, 1000 * MB, None),
+        ("CONFIG_DEBUG_INFO=y\n", False, 20 * MB, None),
+    ],
+)
+def test_a_first_build_needs_space(tree, monkeypatch, config, is_first, free, needed):
+    (tree / ".config").write_text(config)
+    if not is_first:
+        (tree / "vmlinux").touch()
+    monkeypatch.setattr(kbuild, "free_bytes", lambda _: free)
+    if needed is None:
+        kbuild.build(tree, None, 1)
+        return
+    with pytest.raises(LabError) as caught:
+        kbuild.build(tree, None, 1)
+    assert str(caught.value) == (
+        f"a first build needs at least {needed} in {tree}, where {free // MB}.0 MB are free: free"
+        " some, or name another directory by --output"
+    )
+    assert not (tree / "built").exists()
+
+
 def test_a_full_disk_is_told_before_make_runs(tree, monkeypatch):
     (tree / ".config").write_text("")
+    (tree / "vmlinux").touch()
     full = SimpleNamespace(f_frsize=4096, f_bfree=100, f_bavail=100)
     monkeypatch.setattr(os, "statvfs", lambda _: full)
     with pytest.raises(LabError, match=r"^the disk of .* is full, --output names another"):
@@ -91,7 +121,7 @@ def test_a_full_disk_is_told_before_make_runs(tree, monkeypatch):
 def test_a_disk_that_the_build_fills(tree, monkeypatch):
     (tree / ".config").write_text("")
     (tree / "Makefile").write_text("modules:\n\tfalse\nbzImage:\n")
-    free = [1 << 40, 1 << 10]
+    free = [1 << 40, 1 << 40, 1 << 10]
     monkeypatch.setattr(kbuild, "free_bytes", lambda _: free.pop(0))
     with pytest.raises(LabError, match=r"status 2: the disk of .* is full, --output names another"):
         kbuild.build(tree, None, 1)
