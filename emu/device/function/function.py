@@ -286,6 +286,7 @@ class Function:
         Fault rules that drop writes see BAR 0 only, and a failed function stores there only its
         MSI-X table. A bug in the emulator stops the function, in BAR 2 the sub-function alone.
         """
+        # The table of vectors lies before, where UAR pages could be.
         if MSIX_PBA <= offset < self._uars_end and not bar and self.hca.probes.faults is None:
             try:
                 self.bar0.doorbells.write(offset, data)  # nearly all stores
