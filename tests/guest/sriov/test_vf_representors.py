@@ -70,6 +70,18 @@ def test_function_of_a_port(guest, bridge, suite):
     assert one.reaches(other.address, times=10)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    ["max_io_eqs 8", "migratable enable", "ipsec_crypto enable", "ipsec_packet enable"],
+)
+def test_functions_that_adapters_here_lack(guest, bridge, suite, setting):
+    """The devlink of Linux 6.1's time knows none of these options."""
+    refused = guest.run(f"devlink port function set {bridge[0].port} {setting}")
+    assert refused.status
+    why = "Unknown option" if suite == "bookworm" else "not supported"
+    assert why in refused.stderr
+
+
 def test_rdma_devices_of_the_switch(guest, bridge):
     """One RDMA device has a port for each representor."""
     said = json.loads(run(guest, "rdma -j link"))
