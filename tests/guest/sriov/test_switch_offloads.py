@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
 COUNT = 40
 FEW = 10
 """Of so many packets the kernel sees fewer than this: those before the switch has learned."""
+NO_SHARES = " ".join(f"{number}:0" for number in range(8))
 
 
 def ping(vf, address):
@@ -80,3 +81,18 @@ def test_a_group_of_rates(guest, pair):
         run(guest, f"{rate} set {vf.port} noparent")
         run(guest, f"{rate} set {vf.port} tx_max 0")
     run(guest, f"{rate} del {DEV}/pods")
+
+
+def test_rates_by_traffic_class(guest, pair):
+    """The driver makes an arbiter with a queue of each class (esw/qos.c)."""
+    rate, one = "devlink port function rate", pair[0]
+    if guest.run("devlink port function rate help 2>&1 | grep -q tc-bw").status:
+        pytest.skip("the guest's devlink has no tc-bw")
+    shares = "0:20 1:0 2:0 3:0 4:0 5:80 6:0 7:0"
+    run(guest, f"{rate} set {one.port} tx_max 8mbit tc-bw {shares}")
+    assert "tx_max 8Mbit tc_0 bw 20 tc_5 bw 80" in run(guest, f"{rate} show {one.port}")
+    bridged(guest, *(vf.representor for vf in pair))
+    assert one.reaches(pair[1].address)
+    run(guest, "ip link del br0")
+    run(guest, f"{rate} set {one.port} tx_max 0 tc-bw {NO_SHARES}")
+    assert "bw" not in run(guest, f"{rate} show {one.port}")
