@@ -499,6 +499,29 @@ def test_rnr_nak_counts_as_an_attempt(node, plan, clock):
     assert [entry.syndrome for entry in one.cq.drain()] == [CqeSyndrome.RNR_RETRY_EXC_ERR]
 
 
+@pytest.mark.parametrize("state", [QpState.ERR, QpState.RST, QpState.INIT], ids=lambda s: s.name)
+def test_no_rnr_nak_of_a_queue_pair_that_receives_nothing(node, plan, clock, state):
+    """The requester gets no answer, and the responder's connection does not begin early."""
+    plan('point="pkt.rx"\naction="rnr"\nmatch.kind="WRITE"')
+    one, two = node.queue_pair(), node.queue_pair()
+    connect(one, two, rnr_retry=0, retry_count=0)
+    if state is QpState.ERR:
+        two.to_error()
+    else:
+        two.to_reset()
+        if state is QpState.INIT:
+            two.init()
+    responder = node.hca.qps.need(two.qpn)
+    before, region = responder.connection, node.region(4096)
+    one.write((region.key, region.va), region.sge(0, 16))
+    for _ in range(5):
+        run(node, clock, 5)
+        clock.advance(1000 * MS)
+    (entry,) = one.cq.drain()
+    assert entry.syndrome == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
+    assert responder.connection is before
+
+
 def test_duplicate_gets_no_rnr_nak(node, plan, clock, fired):
     plan(
         '[[rule]]\npoint="pkt.tx"\naction="duplicate"\nmatch.kind="WRITE"\nindex=1\n'

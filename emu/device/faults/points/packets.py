@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field as Bounds
 
+from emu.device.engine.rc.headers import objection
 from emu.device.engine.rc.packets import intake
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.packets.intake import PKT_RX_POINT
@@ -191,11 +192,13 @@ class PacketArrives(_OfPacket[None]):
     def rnr(self, rule: Rule) -> None:
         """Answer an RC request by an RNR NAK with the rule's timer code (12 by default).
 
-        Any other packet is dropped: a response, another service, an unknown queue pair.
+        Any other packet is dropped: a response, another service, and what the queue pair refuses,
+        for instance in ERR.
         """
         hca, packet = self.faults.hca, self._packet
         qp = hca.qps.get(packet.qpn)
-        if qp is None or packet.op.kind in RESPONSES or qp.service is not Service.RC:
+        is_request = packet.op.service is Service.RC and packet.op.kind not in RESPONSES
+        if qp is None or not is_request or objection(hca.link, qp, packet):
             return
         timer = _DEFAULT_RNR_TIMER if rule["timer"] is None else rule["timer"]
         connection_of(hca, qp).responder.not_ready(packet, timer)
