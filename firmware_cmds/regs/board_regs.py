@@ -31,15 +31,18 @@ _IB_LANES = 4
 
 
 def _mtcap(_: object, reg: module_regs.mtcap_reg) -> None:
+    """Fill in the chip as the only sensor, with one diode."""
     reg.sensor_count, reg.sensor_map = 1, 1 << _ASIC
+    reg.internal_sensor_count = 1
 
 
 def _mtmp(hca: Hca, reg: module_regs.mtmp_reg) -> None:
     """Fill in a sensor's temperatures; ``mtr`` resets its maximum.
 
-    The cable has no sensor: 0. Refuse another sensor_index with BAD_PARAM_ERR.
+    With ``i`` the index is that of a diode of the chip (mstmget_temp). The cable has no sensor: 0.
+    Refuse another sensor_index with BAD_PARAM_ERR.
     """
-    if reg.sensor_index == _MODULE_0:
+    if reg.sensor_index == _MODULE_0 and not reg.i:
         reg.temperature = reg.max_temperature = 0
         return
     if reg.sensor_index != _ASIC:

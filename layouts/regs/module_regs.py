@@ -27,10 +27,12 @@ class mcia_reg(Prm):
     i2c_device_address = bits(8); page_number = bits(8); device_address = bits(16)
     _ = rsvd(16); size = bits(16); _ = rsvd(32); dwords = octets(128)
 
-class mtcap_reg(Prm): _ = rsvd(25); sensor_count = bits(7); _ = rsvd(32); sensor_map = bits(64)
+class mtcap_reg(Prm):
+    _ = rsvd(25); sensor_count = bits(7); _ = rsvd(24); internal_sensor_count = bits(8)
+    sensor_map = bits(64)
 
 class mtmp_reg(Prm):
-    _ = rsvd(20); sensor_index = bits(12); _ = rsvd(16); temperature = bits(16)
+    i = bits(1); _ = rsvd(19); sensor_index = bits(12); _ = rsvd(16); temperature = bits(16)
     mte = bits(1); mtr = bits(1); _ = rsvd(14); max_temperature = bits(16)
     tee = bits(2); _ = rsvd(14); temp_threshold_hi = bits(16)
     _ = rsvd(16); temp_threshold_lo = bits(16); _ = rsvd(32); sensor_name_hi = bits(32)

@@ -100,6 +100,15 @@ class TestTemperature:
         assert found.temp_threshold_hi == 105 * 8
         assert bytes(found)[24:32] == b"asic\0\0\0\0"
 
+    def test_diodes_of_the_chip(self, driver):
+        """As mstmget_temp reads them: the number of diodes, then each one."""
+        mtcap = driver.read_register(RegId.MTCAP, module_regs.mtcap_reg)
+        assert mtcap.internal_sensor_count == 1
+        assert mtmp(driver, ASIC, i=1).temperature == 50 * 8
+        for other in (1, MODULE):
+            view = bytes(module_regs.mtmp_reg.new(i=1, sensor_index=other))
+            assert driver.write_register(RegId.MTMP, view, 1).status == Status.BAD_PARAM_ERR
+
     def test_cable_has_no_sensor(self, driver):
         assert mtmp(driver, MODULE).temperature == 0
 
