@@ -131,6 +131,23 @@ def of_sriov(said: str) -> Facts:
     return {name: one[1] for name, one in found.items() if one}
 
 
+def of_ip_link(said: str) -> Facts:
+    """The settings of the first virtual function."""
+    line = next(line for line in said.splitlines() if line.lstrip().startswith("vf 0 "))
+    settings = (part.rpartition(" ") for part in line.strip().split(", ")[1:])
+    return {name: value for name, _, value in settings}
+
+
+def of_devlink_port(said: str) -> Facts:
+    """What the line of a port says, but for its interface; names of what its function has."""
+    first, *others = said.splitlines()
+    words = first.partition(": ")[2].split()
+    found = dict(zip(words[::2], words[1::2]))
+    found.pop("netdev")
+    names = [name for line in others[1:] for name in line.split()[::2]]
+    return found | {"function": " ".join(names)}
+
+
 def of_lines(said: str) -> Facts:
     """Names and values with a colon between them."""
     return {
@@ -184,13 +201,29 @@ _VF_ON = (
     " echo 1 > $pf/sriov_numvfs; vf=$(basename $(readlink $pf/virtfn0))"
 )
 """Commands that enable a virtual function, without its driver."""
+_OFF = "echo 0 > $pf/sriov_numvfs"
+_SWITCHDEV = f"{_VF_ON}; devlink dev eswitch set pci/{{slot}} mode switchdev"
+_LEGACY = f"devlink dev eswitch set pci/{{slot}} mode legacy; {_OFF}"
 
 Tool = tuple[str, Callable[[str], Facts]]
 TOOLS: Mapping[str, Tool] = {
     "ibv_devinfo -v": ("ibv_devinfo -v -d {rdma}", of_devinfo),
     "lspci -vvv": ("lspci -vvv -s {slot}", of_lspci),
     "lspci -vvv, SR-IOV": ("lspci -vvv -s {slot}", of_sriov),
-    "lspci -vvv of a VF": (f"{_VF_ON}; lspci -vvv -s $vf; echo 0 > $pf/sriov_numvfs", of_lspci),
+    "lspci -vvv of a VF": (f"{_VF_ON}; lspci -vvv -s $vf; {_OFF}", of_lspci),
+    "ip link, VF": (
+        f"modprobe ib_ipoib; {_VF_ON}; until ip link show {{nic}} | grep 'vf 0'; do sleep 0.1;"
+        f" done; {_OFF}",
+        of_ip_link,
+    ),
+    "devlink port, VF": (
+        f"{_SWITCHDEV}; devlink port show | grep -A 2 'pci/{{slot}}.*pcivf'; {_LEGACY}",
+        of_devlink_port,
+    ),
+    "devlink port, uplink": (
+        f"{_SWITCHDEV}; devlink port show | grep 'netdev {{nic}} .*physical'; {_LEGACY}",
+        of_devlink_port,
+    ),
     "ethtool -i": ("ethtool -i {nic}", of_lines),
     "ethtool -k": ("ethtool -k {nic}", of_lines),
     "ethtool --show-priv-flags": ("ethtool --show-priv-flags {nic}", of_lines),

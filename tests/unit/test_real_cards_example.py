@@ -109,3 +109,27 @@ def test_the_text_of_devlink():
     assert EXAMPLE.of_devlink(said) == {
         "names": "fixed.fw.psid running.fw running.fw.version", "driver": "mlx5_core",
     }  # fmt: skip
+
+
+def test_the_text_of_ip_link():
+    said = (
+        "5: eth0: <BROADCAST,MULTICAST,UP> mtu 1500\n    link/ether 02:00:00:00:00:01\n"
+        "    vf 0     link/ether 00:00:00:00:00:00 brd ff:ff:ff:ff:ff:ff, vlan 10, "
+        "spoof checking off, link-state auto, trust off, query_rss off\n"
+        "    vf 1     link/ether 00:00:00:00:00:00 brd ff:ff:ff:ff:ff:ff, trust on\n"
+    )
+    assert EXAMPLE.of_ip_link(said) == {
+        "vlan": "10", "spoof checking": "off", "link-state": "auto", "trust": "off",
+        "query_rss": "off",
+    }  # fmt: skip
+
+
+def test_the_text_of_a_devlink_port():
+    said = (
+        "pci/0000:07:00.0/1: type eth netdev eth3 flavour pcivf controller 0 pfnum 0 vfnum 0"
+        " external false\n  function:\n    hw_addr 02:00:00:00:00:01 roce enable\n"
+    )
+    assert EXAMPLE.of_devlink_port(said) == {
+        "type": "eth", "flavour": "pcivf", "controller": "0", "pfnum": "0", "vfnum": "0",
+        "external": "false", "function": "hw_addr roce",
+    }  # fmt: skip
