@@ -32,7 +32,8 @@ class RecipeGuestTable(OptionTable):
 class RecipeFile(BaseModel):
     """The content of a recipe; keys besides ``about`` and ``command`` are options of the command.
 
-    ``only`` has patterns of failures, ``compare`` asks for the output of the clean run, and
+    ``sets`` are files beside the recipe or ``@NAME``, ``only`` has patterns of failures, and
+    ``compare`` asks for the output of the clean run.
     ``peer`` is the command of a second guest.
     """
 
@@ -42,6 +43,7 @@ class RecipeFile(BaseModel):
     command: Annotated[StrictStr, Field(min_length=1, max_length=4000)]
     peer: Annotated[StrictStr, Field(max_length=4000)] | None = None
     link: LinkLayer | None = None
+    sets: tuple[StrictStr, ...] = ()
     only: tuple[StrictStr, ...] = ()
     compare: StrictBool = False
     timeout: Seconds | None = None
@@ -84,6 +86,7 @@ def read_recipe(path: Path) -> ChaosRecipe:
     chosen = {
         "peer": content.peer,
         "link": content.link,
+        "sets": tuple(one if one.startswith("@") else str(base / one) for one in content.sets),
         "patterns": content.only,
         "is_compared": content.compare,
         "timeout": content.timeout,

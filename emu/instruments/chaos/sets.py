@@ -1,7 +1,8 @@
 """Reads a set of failures: each has a name, a sentence, a fault plan and a moment.
 
 A plan is named (``@link-flaps``, or a file beside the set) or part of the set: ``[[failure.rule]]``
-and ``[[failure.link]]`` have the keys of a plan. All mistakes are reported before a guest starts.
+and ``[[failure.link]]`` have the keys of a plan. A set may have a base, another set, whose failures
+it replaces by name. All mistakes are reported before a guest starts.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from emu.server.service.plan_files import read_plan
 MAX_FAILURES = 1000
 MAX_NUMBER = 1_000_000
 """Limit of the moments, in events."""
+_MAX_BASES = 3
+"""Sets whose failures a set takes over, one from the other."""
 _MAX_LISTED = 5
 """Failures that a message lists."""
 _NO_MOMENT = "capabilities"
@@ -71,9 +74,10 @@ class FailureTable(_SetTable):
 
 
 class ChaosSetFile(_SetTable):
-    """The content of a set."""
+    """The content of a set; ``base`` is ``@NAME`` or a file beside the set."""
 
     about: StrictStr = ""
+    base: StrictStr | None = None
     failure: Annotated[tuple[FailureTable, ...], Field(min_length=1, max_length=MAX_FAILURES)]
 
 
@@ -153,11 +157,20 @@ def one_sided(failures: Sequence[ChaosFailure]) -> list[ChaosFailure]:
     ]
 
 
-def _read_set(path: Path) -> list[ChaosFailure]:
-    """Return the failures of one set. Raises UserError for all its mistakes, and OSError."""
+def _read_set(path: Path, bases: int = _MAX_BASES) -> list[ChaosFailure]:
+    """Return the failures of one set: its base's, those of the same name replaced, then the others.
+
+    Raises UserError for all its mistakes, also for more than ``bases`` bases, and OSError.
+    """
     file = TomlFile(path, ChaosSetFile, {"failure": FailureTable})
     mistakes: list[Mistake] = list(file.mistakes)
     failures: dict[str, ChaosFailure] = {}
+    inherited: list[ChaosFailure] = []
+    if (word := file.content.base) is not None:
+        try:
+            inherited = _base(word, path.resolve().parent, bases)
+        except UserError as error:
+            mistakes.append((("base",), error))
     for number, table in enumerate(file.content.failure):
         place = ("failure", number)
         if table.name in failures:
@@ -172,7 +185,26 @@ def _read_set(path: Path) -> list[ChaosFailure]:
         failures[table.name] = ChaosFailure(table.name, table.about, plan, table.when, table.only)
     if mistakes:
         raise file.errors_at(mistakes)
-    return list(failures.values())
+    return list(({one.name: one for one in inherited} | failures).values())
+
+
+def _base(word: str, folder: Path, bases: int) -> list[ChaosFailure]:
+    """Return the failures of the base ``word`` of a set in ``folder``.
+
+    Raises UserError if there may be no more bases, and as :func:`_read_set`. Raises OSError.
+    """
+    if not bases:
+        raise UserError(f"base: more than {_MAX_BASES} bases in a row")
+    return _read_set(_named("failure set", word, folder), bases - 1)
+
+
+def _named(kind: str, word: str, folder: Path) -> Path:
+    """Return the example ``@NAME`` of a kind, or a file of ``folder``; UserError without any."""
+    named = shipped.named_example(kind, word)
+    path = folder / word if named is None else named
+    if not path.is_file():
+        raise UserError(missing_text(kind, path))
+    return path
 
 
 def _plan(table: FailureTable, base: Path) -> Plan:
@@ -183,11 +215,7 @@ def _plan(table: FailureTable, base: Path) -> Plan:
             return from_table(of_table, table.name)
         except PlanError as error:
             raise UserError(str(error)) from None
-    named = shipped.named_example("plan", table.plan)
-    path = base / table.plan if named is None else named
-    if not path.is_file():
-        raise UserError(missing_text("plan", path))
-    return read_plan(path)
+    return read_plan(_named("plan", table.plan, base))
 
 
 def _no_moment(table: FailureTable, plan: Plan) -> Iterator[str]:

@@ -69,9 +69,9 @@ def chaos(
 ) -> None:
     """Run TEST in guests whose adapters fail, and report for each failure how TEST ends.
 
-    SET is a file of failures, or @NAME, an example; the default is @verbs. TEST runs once without
-    faults, then once for each failure, each time in a new guest. The guest has two functions of one
-    network, mlx5_0 and mlx5_1.
+    SET is a file of failures, or @NAME, an example; the default is the recipe's, else @verbs. TEST
+    runs once without faults, then once for each failure, each time in a new guest. The guest has
+    two functions of one network, mlx5_0 and mlx5_1. `mlx5emu guide chaos` describes the files.
 
     The first rule that holds is the verdict: the kernel warns (kernel), a signal ends TEST (crash),
     TEST does not end (hang), TEST received wrong data (wrong-data), objects are left in the adapter

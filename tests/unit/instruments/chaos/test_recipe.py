@@ -20,6 +20,7 @@ about = "A test."
 command = "sh ./test.sh 'one word' other"
 peer = "sh ./server.sh"
 link = "eth"
+sets = ["@kernel", "own.toml"]
 only = ["link-*"]
 compare = true
 timeout = 60
@@ -41,8 +42,8 @@ def test_a_recipe_is_words_and_defaults_of_options(tmp_path):
     found = read(tmp_path, GOOD)
     assert found.words == ("sh", "./test.sh", "one word", "other")
     assert found.values == {
-        "peer": "sh ./server.sh", "link": "eth", "patterns": ("link-*",), "is_compared": True,
-        "timeout": 60,
+        "peer": "sh ./server.sh", "link": "eth", "sets": ("@kernel", str(tmp_path / "own.toml")),
+        "patterns": ("link-*",), "is_compared": True, "timeout": 60,
         "probe": False, "share": str(tmp_path), "packages": ("bc",), "pip": ("six==1.17.0",),
         "memory_mib": 1024,
     }  # fmt: skip
@@ -97,7 +98,7 @@ def test_an_example_is_valid_and_runs_a_program_of_its_directory(name):
     assert f"mlx5emu chaos --recipe @{name}\n" in RECIPES[name].read_text()
 
 
-OF_CHAOS = ("peer", "link", "patterns", "is_compared", "timeout", "patience")
+OF_CHAOS = ("peer", "link", "sets", "patterns", "is_compared", "timeout", "patience")
 
 
 def _peers_words(values):

@@ -68,6 +68,34 @@ def test_two_sets_with_one_name(tmp_path):
         read_sets(paths)
 
 
+def test_a_set_replaces_failures_of_its_base(tmp_path):
+    more = '[[failure]]\nname = "two"\nabout = "Two."\nplan = "@wan"\n'
+    written(tmp_path, f'{ONE}plan = "@wan"\n{more}', "base.toml")
+    other = '[[failure]]\nname = "three"\nabout = "Three."\nplan = "@wan"\n'
+    own = f'base = "base.toml"\n{other}{ONE}plan = "@link-flaps"\nwhen = 4\n'
+    one, two, three = read_sets([written(tmp_path, own)])
+    assert (one.name, one.plan.rule[0].action, one.when) == ("one", "link", (4, 4))
+    assert [two.name, three.name] == ["two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("base", "says"),
+    [
+        ("set.toml", "base: more than 3 bases in a row"),
+        ("gone.toml", "no failure set "),
+        ("@verb", "no failure set @verb; near it: verbs"),
+        ("bad.toml", "bad.toml:1: no failure, which is needed"),
+    ],
+)
+def test_a_base_that_cannot_be_one(tmp_path, base, says):
+    written(tmp_path, 'about = "None."\n', "bad.toml")
+    path = written(tmp_path, f'about = "Own."\nbase = "{base}"\n{ONE}plan = "@wan"\n')
+    with pytest.raises(UserError) as caught:
+        read_sets([path])
+    assert f"{path}:2: " in str(caught.value)
+    assert says in str(caught.value)
+
+
 def test_a_choice_of_failures(tmp_path):
     path = written(
         tmp_path,
@@ -130,9 +158,10 @@ def test_how_long_faults_last():
     assert lasting(plan({"point": "cqe", "action": "drop"})) == 0
 
 
-def test_the_set_that_ships():
-    failures = read_sets([shipped.example("failure set", "verbs")])
-    assert len(failures) >= 24
+@pytest.mark.parametrize("name", shipped.examples("failure set"))
+def test_the_sets_that_ship(name):
+    failures = read_sets([shipped.example("failure set", name)])
+    assert len(failures) == 34
     for one in failures:
         assert one.about.endswith(".")
         assert one.planned(3) == one.planned(3)
