@@ -148,7 +148,8 @@ class PacketExecution:
     def whole_write(self, packet: Packet) -> Outcome | None:
         """Execute a WRITE of one packet, without immediate data, as ``placing`` does.
 
-        Most WRITEs are short: no message has to be kept for further packets.
+        Most WRITEs are short: no message has to be kept for further packets. ``placing`` would
+        execute 180 instructions more, a twentieth of the WRITE.
         """
         hca, qp = self._hca, self._qp
         message = Message()
