@@ -176,7 +176,8 @@ class RoceWire:
             return True
         if source.is_sniffed:
             sniffer.copy(source, source.sniffer_tx, Frame(frame))
-        self._refresh()
+        if self._changes != self._eth.changes:
+            self._refresh()
         if frame[:MAC_BYTES] not in self._macs:
             return self._departures.send(source, frame, sqn, sl)
         if len(self._frames) >= MAX_HELD:

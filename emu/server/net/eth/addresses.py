@@ -6,7 +6,7 @@ evicts no other port's address. A lookup drops an aged entry, so that no timer i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from emu.server.net.eth.port import SegmentPort
 
@@ -31,6 +31,10 @@ class Addresses:
     def __init__(self, most_per_port: int = MAX_PER_PORT) -> None:
         self._limit = most_per_port
         self._entries: dict[bytes, AddressEntry] = {}
+        self.entry: Callable[[bytes], AddressEntry | None] = self._entries.get
+        """``entry(address)`` returns the entry of a source address, even an aged one; None if
+        unknown. The dictionary's own method is used for speed, for each frame.
+        """
         self._of_port: dict[SegmentPort, dict[bytes, None]] = {}
         """Addresses behind each port, oldest first."""
 
@@ -49,13 +53,6 @@ class Addresses:
             self._forget(address, entry)
             return None
         return entry.port
-
-    def entry(self, address: bytes) -> AddressEntry | None:
-        """Return the entry of a source address, even an aged one; None if unknown.
-
-        No aged entry is removed here.
-        """
-        return self._entries.get(address)
 
     def learn(self, address: bytes, port: SegmentPort, now_ns: int) -> None:
         """Record that an address is now behind ``port``, in place of its former port.

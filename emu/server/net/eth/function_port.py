@@ -106,7 +106,9 @@ class FunctionPort(SegmentPort):
         if source is not self._hca or not source.nic_vport.is_up:
             self.dropped["down"] += 1
             return
-        if self.watcher is None:
+        if self.watcher is None and self.tx_link is None:  # most ports
+            self._switch.forward(self, frame)
+        elif self.watcher is None:
             self._send_into_segment(frame)
         else:
             self.watcher.sent(self, frame, partial(self._send_into_segment, frame))
