@@ -251,7 +251,7 @@ def test_a_recipe_with_a_mistake_or_a_second_test_starts_no_guest():
     assert (done.exit_code, "--recipe has the test" in done.stderr) == (2, True)
     Path("own.toml").write_text(RECIPE.replace("memory", "memroy"))
     done = invoke("--recipe", "own.toml", "few.toml", test=())
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "own.toml:7: " in done.stderr
     assert "memory" in done.stderr
     done = invoke("--recipe", "@ucx-cr", test=())
