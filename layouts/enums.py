@@ -706,7 +706,9 @@ class CqeSyndrome(IntEnum):
 
 
 class RegId(IntEnum):
-    """Access registers (MLX5_REG_*): all that the driver can name, modelled or not; MGIR, SLTP."""
+    """Access registers (MLX5_REG_*): all that the driver can name, modelled or not, and those that
+    mstflint's tools read.
+    """
 
     QPTS = 0x4002
     QETCR = 0x4005
@@ -737,6 +739,7 @@ class RegId(IntEnum):
     PPLM = 0x5023
     SLTP = 0x5027
     PDDR = 0x5031
+    PPAOS = 0x5040
     PCMR = 0x5041
     PCAM = 0x507F
     NODE_DESC = 0x6001

@@ -1,4 +1,4 @@
-"""Registers that tell about a link: its state, why it is down, its cable (PRM "PDDR", "SLTP").
+"""Registers about a link: its state, why it is down, its cable (PRM "PDDR", "PPAOS", "SLTP").
 
 ``ethtool`` prints the cause of a missing link (core/en_ethtool.c: mlx5e_get_link_ext_state), and
 ``mstlink`` all pages.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from layouts.prm import Prm
 
 
-class Page(IntEnum):
+class LinkPage(IntEnum):
     """Values of pddr_reg.page_select."""
 
     OPERATION = 0
@@ -40,7 +40,7 @@ class PhyState(IntEnum):
     ACTIVE = 3
 
 
-class Cause(IntEnum):
+class LinkCause(IntEnum):
     """Why there is no link (monitor opcodes, as mlx5e_link_ext_state_opcode_map has them)."""
 
     NO_ISSUE = 0
@@ -49,16 +49,20 @@ class Cause(IntEnum):
 
 
 _MESSAGES: Final = {
-    Cause.NO_ISSUE: b"No issue was observed",
-    Cause.CLOSED_BY_COMMAND: b"The port is closed by command. Please check that the interface is "
-    b"enabled",
-    Cause.CABLE_UNPLUGGED: b"Cable is unplugged",
+    LinkCause.NO_ISSUE: b"No issue was observed",
+    LinkCause.CLOSED_BY_COMMAND: b"The port is closed by command. Please check that the "
+    b"interface is enabled",
+    LinkCause.CABLE_UNPLUGGED: b"Cable is unplugged",
 }
 
 _AN_GOOD, _IB_LINK_UP = 6, 7
 """eth_an_fsm_state and ib_phy_fsm_state of a link that is up."""
 _CLAUSE_73, _STANDARD_IB = 2, 4
 """neg_mode_active of a negotiated link."""
+
+_REGULAR_OPERATION: Final = 0
+_PHY_STATUS: Final = {PhyState.POLLING: 0, PhyState.ACTIVE: 1, PhyState.DISABLED: 2}
+"""ppaos_reg.phy_status: down, up, down by command."""
 
 _PASSIVE_COPPER, _UNPLUGGED = 3, 4
 """Values of cable_type."""
@@ -82,7 +86,7 @@ class _Link(NamedTuple):
     negotiation: int
 
 
-def _state(hca: Hca) -> tuple[PhyState, Cause]:
+def _state(hca: Hca) -> tuple[PhyState, LinkCause]:
     """Return the state of the physical layer, and the cause if there is no link."""
     if hca.model.port_type is PortType.IB:
         is_disabled = hca.ib.phys_state is PhysState.DISABLED
@@ -91,10 +95,10 @@ def _state(hca: Hca) -> tuple[PhyState, Cause]:
         is_disabled = not hca.eth.admin_up
         has_link = hca.eth.is_up
     if has_link:
-        return PhyState.ACTIVE, Cause.NO_ISSUE
+        return PhyState.ACTIVE, LinkCause.NO_ISSUE
     if is_disabled:
-        return PhyState.DISABLED, Cause.CLOSED_BY_COMMAND
-    cause = Cause.CLOSED_BY_COMMAND if hca.port.has_cable else Cause.CABLE_UNPLUGGED
+        return PhyState.DISABLED, LinkCause.CLOSED_BY_COMMAND
+    cause = LinkCause.CLOSED_BY_COMMAND if hca.port.has_cable else LinkCause.CABLE_UNPLUGGED
     return PhyState.POLLING, cause
 
 
@@ -122,7 +126,7 @@ def _eth_link(hca: Hca) -> _Link:
 def _operation(hca: Hca) -> Prm:
     """Return the operation page: the port's state, its modes and error correction.
 
-    What a link has agreed on is 0 while there is none.
+    Without a link, the fields of the active mode are 0.
     """
     is_ib = hca.model.port_type is PortType.IB
     link = _ib_link(hca) if is_ib else _eth_link(hca)
@@ -166,9 +170,9 @@ def _module(hca: Hca) -> Prm:
 
 
 _PAGES: Mapping[int, Callable[[Hca], Prm]] = {
-    Page.OPERATION: _operation,
-    Page.TROUBLESHOOTING: _troubleshooting,
-    Page.MODULE: _module,
+    LinkPage.OPERATION: _operation,
+    LinkPage.TROUBLESHOOTING: _troubleshooting,
+    LinkPage.MODULE: _module,
 }
 
 
@@ -189,8 +193,16 @@ def _sltp(model: Model, reg: layout.sltp_reg) -> None:
     reg.status = 0
 
 
+def _ppaos(hca: Hca, reg: layout.ppaos_reg) -> None:
+    """Fill in the state of the physical layer; the port has no test mode (PRBS)."""
+    state, _ = _state(hca)
+    reg.phy_test_mode_admin = reg.phy_test_mode_status = _REGULAR_OPERATION
+    reg.phy_status = _PHY_STATUS[state]
+
+
 REGISTERS: dict[int, AccessRegister[Any]] = {
     RegId.PDDR: AccessRegister(layout.pddr_reg, _pddr),
+    RegId.PPAOS: AccessRegister(layout.ppaos_reg, _ppaos),
     **of_part(lambda hca: hca.model, {RegId.SLTP: AccessRegister(layout.sltp_reg, _sltp)}),
 }
 """Registers of every function."""

@@ -46,3 +46,8 @@ class sltp_reg(Prm):
     status = bits(1); _ = rsvd(3); version = bits(4); local_port = bits(8); pnat = bits(2)
     _ = rsvd(2); lane = bits(4); lane_speed = bits(4); port_type = bits(3); c_db = bits(1)
     _ = rsvd(576)
+
+class ppaos_reg(Prm):
+    swid = bits(8); local_port = bits(8); _ = rsvd(4); phy_test_mode_admin = bits(4); _ = rsvd(4)
+    phy_test_mode_status = bits(4)
+    _ = rsvd(28); phy_status = bits(4); _ = rsvd(64)

@@ -93,6 +93,23 @@ def test_port_that_the_driver_has_closed(page, driver):
     assert page(TROUBLESHOOTING).monitor_opcode == CLOSED
 
 
+def test_state_of_the_physical_layer(driver, function):
+    """mstlink asks whether a port that is down is in a test mode."""
+
+    def status():
+        found = driver.read_register(RegId.PPAOS, link_info_regs.ppaos_reg, local_port=1)
+        assert (found.phy_test_mode_admin, found.phy_test_mode_status) == (0, 0)
+        return found.phy_status
+
+    assert status() == 1
+    set_link(function.hca, up=False)
+    assert status() == 0
+    close(driver)
+    assert status() == 2
+    view = bytes(link_info_regs.ppaos_reg.new(local_port=1, phy_test_mode_admin=1))
+    assert driver.write_register(RegId.PPAOS, view).status == Status.BAD_PARAM_ERR
+
+
 def test_cable(page):
     found = page(MODULE)
     assert (found.cable_type, found.cable_length) == (PASSIVE_COPPER, 1)

@@ -48,7 +48,7 @@ until [ -d /sys/class/infiniband/mlx5_0 ]; do sleep 0.1; done
 """
 SHIFT = "shift exponent 32 is too large for 32-bit type"
 SHIFTS = re.compile(
-    r"cut here|UBSAN: shift-out-of-bounds in .*/mlx5/core/cmd\.c|Call trace| from mlx5_"
+    r"cut here|UBSAN: shift-out-of-bounds in .*/mlx5/core/cmd\.c|Call trace| from \w+\+0x"
 )
 """What UBSAN reports of mlx5_cmd_enable and its callers."""
 
