@@ -51,6 +51,7 @@ SHIPPED = (
     "examples/rdma-core/README.md",
     "examples/real-cards/README.md",
     "examples/software/README.md",
+    "examples/tools/libvirt.xml",
     "firmware_cmds/README.md",
     "emu/device/adapter/README.md",
     "emu/device/engine/eth/ste/README.md",

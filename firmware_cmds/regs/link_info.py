@@ -20,6 +20,8 @@ from layouts.regs import link_info_regs as layout
 
 if TYPE_CHECKING:
     from emu.device.models import Model
+    from emu.device.port.eth.port import EthPort
+    from emu.device.port.ib.port import IbPort
     from emu.device.state.hca import Hca
     from layouts.prm import Prm
 
@@ -102,18 +104,16 @@ def _state(hca: Hca) -> tuple[PhyState, LinkCause]:
     return PhyState.POLLING, cause
 
 
-def _ib_link(hca: Hca) -> _Link:
+def _ib_link(port: IbPort, model: Model) -> _Link:
     """Return the InfiniBand link's masks: the width above the speeds."""
-    port, width = hca.ib, hca.model.ib_link_width_oper << 16
-    able = speeds(hca.model)
+    width, able = model.ib_link_width_oper << 16, speeds(model)
     active = port.width_oper << 16 | port.proto_oper
     chosen = width | (port.proto_admin or able)
     return _Link(ProtoMask.IB, width | able, chosen, active, 0, _STANDARD_IB)
 
 
-def _eth_link(hca: Hca) -> _Link:
+def _eth_link(port: EthPort) -> _Link:
     """Return the Ethernet link's masks: extended ones, if the port has them."""
-    port = hca.eth
     modes = port.modes
     able, chosen, active = (
         extended or legacy for legacy, extended in (modes.masks, modes.chosen, modes.in_use)
@@ -129,7 +129,7 @@ def _operation(hca: Hca) -> Prm:
     Without a link, the fields of the active mode are 0.
     """
     is_ib = hca.model.port_type is PortType.IB
-    link = _ib_link(hca) if is_ib else _eth_link(hca)
+    link = _ib_link(hca.ib, hca.model) if is_ib else _eth_link(hca.eth)
     state, _ = _state(hca)
     page = layout.pddr_operation_info_page.new(
         proto_active=link.protocol,

@@ -169,7 +169,7 @@ class Hca(ObjectTables):
         """Cleared by INIT_HCA, except the ISSI."""
         contained = partial(contain, self.health)
         self.cqes = Completions(memory, self.events, self.scheduler, self.budget, ticks, contained)
-        """What writing a completion needs."""
+        """The state for writing completions."""
         self.backlogs = Backlogs(self.budget, contained, self.ledger)
         self.rates = Rates(self.budget, contained)
         self.sessions = Sessions()

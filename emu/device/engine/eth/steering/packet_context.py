@@ -96,7 +96,7 @@ def decision_on(
     """
     before = domain.steps
     decision = decide(domain, headers, packet.octets, packet.packets, root, clock)
-    budget.steps += domain.steps - before  # ``charge``, without a call
+    budget.charge(domain.steps - before)
     return decision
 
 

@@ -115,7 +115,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     link = hca.link
     if not link.is_up:
         return
-    hca.budget.steps += STEPS_PER_PACKET  # ``charge``, without a call
+    hca.budget.charge(STEPS_PER_PACKET)
     link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
     headers = packet.op.service, packet.slid, packet.pkey, packet.grh, link.attributes

@@ -7,6 +7,7 @@ import pytest
 from emu.device.engine.eth.rx_credits import MANY
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
+from emu.device.rounds.budget import Budget
 from emu.driver.world.clock import HandClock
 from emu.server.net.eth import function_port
 from emu.server.net.eth.function_port import FunctionPort
@@ -27,6 +28,7 @@ class Hca:
         self.switch = SimpleNamespace(receive=self.got.append)
         self.link_partner = SimpleNamespace(credit=0)
         self.adapter = SimpleNamespace(nodes=lambda: [self])
+        self.budget = Budget()
 
     def fail(self):
         self.health.has_failed = True
