@@ -177,6 +177,29 @@ def test_counters_of_the_switch_are_cleared(gsis, pair, wire):
     assert pma_portcounters.view(answer.data).port_xmit_packets == 5  # its own have not changed
 
 
+def test_counters_of_the_switch_begin_again_after_a_reset_behind(gsis, pair, wire):
+    """The port behind counts from 0 again; its LID and its number stay."""
+    two = wire.sa.switch.ports.number_of(pair[1].lid)
+    pair[1].hca.port.count_sent(500, 400000)
+    assert switch_port(gsis[0], two, method=SET, counter_select=0xFFFF).port_rcv_packets == 0
+    pair[1].function.reset()
+    assert switch_port(gsis[0], two).port_rcv_packets == 0
+    pair[1].function.hca.port.count_sent(3, 2400)
+    found = switch_port(gsis[0], two)
+    assert (found.port_rcv_packets, found.port_rcv_data) == (3, 600)
+
+
+def test_cleared_counters_of_the_switch_while_the_link_is_down(gsis, pair, wire):
+    two = wire.sa.switch.ports.number_of(pair[1].lid)
+    pair[1].hca.port.count_sent(500, 400000)
+    switch_port(gsis[0], two, method=SET, counter_select=0xFFFF)
+    set_link(pair[1].hca, up=False)
+    assert switch_port(gsis[0], two).port_rcv_packets == 0
+    set_link(pair[1].hca, up=True)
+    pair[1].hca.port.count_sent(3, 2400)
+    assert switch_port(gsis[0], two).port_rcv_packets == 3
+
+
 def test_there_is_no_port_of_the_switch_above_its_last(gsi):
     answer = gsi.pma(GET, COUNTERS[0], SM_LID, COUNTERS[1], port_select=41)
     assert answer.mad_hdr.status == MadStatus.INVALID_ATTRIB_VALUE

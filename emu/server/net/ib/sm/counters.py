@@ -52,7 +52,8 @@ class SwitchCounters:
     def __init__(self, ports: Ports, function_at: Callable[[int], IbPort | None]) -> None:
         self._ports = ports
         self._function_at = function_at
-        self._bases: dict[int, dict[tuple[int, str], int]] = {}
+        self._bases: dict[int, tuple[IbPort, dict[tuple[int, str], int]]] = {}
+        """By number: the port behind that counted last, and its values when counters were set."""
 
     def answer(self, data: bytes) -> bytes | None:
         """Return the response to a MAD of 256 bytes; None if neither a Get nor a Set."""
@@ -71,6 +72,11 @@ class SwitchCounters:
     def _of(self, number: int) -> _Counts:
         end = self._ports.behind(number)
         behind = self._function_at(end.lid) if end is not None else None
-        if behind is not None:
-            behind.uncounted.count()
-        return _Counts(behind, self._bases.setdefault(number, {}))
+        if behind is None:
+            return _Counts(None, {})
+        behind.uncounted.count()
+        counted, base = self._bases.get(number, (behind, {}))
+        if counted is not behind:  # another port, or one that counts from 0 after a reset
+            base = {}
+        self._bases[number] = behind, base
+        return _Counts(behind, base)
