@@ -257,6 +257,12 @@ class Adapter(Generic[NodeT]):
             if vhca.nic_vport is not None:
                 vhca.nic_vport.armed = 0
 
+    def count_paths(self) -> None:
+        """Count RoCE's messages inside the process, before the port's priorities change."""
+        for vhca in self.vhcas.values():
+            if vhca.nic_vport is not None:
+                vhca.nic_vport.uncounted.count()
+
     def port_traffic(self) -> tuple[Direction, Direction]:
         """Return the physical port's traffic, sent and received, without what was only looped back.
 

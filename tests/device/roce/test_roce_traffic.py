@@ -21,8 +21,9 @@ from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.gsi import Gsi
 from emu.driver.world.cable import arrive
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, Status
-from layouts.eth_enums import CqeRoceL3
+from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, RegId, Status
+from layouts.eth_enums import CqeRoceL3, TrustState
+from layouts.regs import qos_regs
 from layouts.wire.bth import aeth, reth
 from layouts.wire.mads import MAD_BYTES, MgmtClass, pma_mad
 
@@ -188,6 +189,29 @@ class TestConnections:
             counted = {at: traffic.packets for at, traffic in way.priorities.items()}
             assert counted == ({priority: way.packets} if priority else {})
             assert way.packets >= 4
+
+    @pytest.mark.parametrize("changes", ["table", "trust"])
+    def test_packets_before_a_change_of_priorities_keep_theirs(self, channel, ends, changes):
+        """Whenever the counters are read: the driver may do that much later."""
+        left, right = ends
+        for node in ends:
+            node.hca.eth.qos.dscp_to_priority[0] = 5
+            node.hca.eth.qos.trust(dscp=True)
+        target = region(right)
+        channel.write((target.key, target.va), region(left, TEXT).sge(0, 4096))
+        channel.settle()
+        for node in ends:
+            if changes == "trust":
+                prm = qos_regs.qpts_reg.new(local_port=1, trust_state=TrustState.PCP)
+                assert not node.driver.write_register(RegId.QPTS, bytes(prm)).status
+            else:
+                prm = qos_regs.qpdpm_reg.new(local_port=1)
+                prm.dscp[0].e, prm.dscp[0].prio = 1, 6
+                assert not node.driver.write_register(RegId.QPDPM, bytes(prm)).status
+        for way in (left.hca.nic_vport.totals()[0], right.hca.nic_vport.totals()[1]):
+            assert {at: traffic.packets for at, traffic in way.priorities.items()} == {
+                5: way.packets
+            }
 
     def test_traffic_is_counted(self, channel, ends):
         left, right = ends
