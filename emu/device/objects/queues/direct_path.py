@@ -14,8 +14,11 @@ BTH_AND_ICRC_BYTES: Final = bth.bth.size + bth.ICRC_BYTES
 AETH_BYTES: Final = bth.aeth.size
 MAX_UNCOUNTED: Final = 1024
 """Maximum number of direct paths with messages that a port has not counted."""
-MAX_LENGTHS: Final = 64
-"""Maximum number of lengths of a path's messages that no port has counted."""
+MAX_LENGTHS: Final = 8
+"""Maximum number of lengths of a path's messages that no port has counted.
+
+A reader of counters counts those of MAX_UNCOUNTED paths at once, about a step each.
+"""
 
 
 class Marks(NamedTuple):

@@ -14,6 +14,7 @@ from emu.device.port.eth.roce.gids import GidTable
 from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.ib.counts import IbCounts
+from emu.device.rounds.budget import RX_BUDGET
 
 HEADER, MTU = 8, 4096
 EACH = HEADER + BTH_AND_ICRC_BYTES
@@ -82,6 +83,16 @@ def test_few_lengths_wait():
         assert len(path.lengths) <= MAX_LENGTHS
         assert len(ours.uncounted) <= 1 + length // MAX_LENGTHS
     assert totals(ours)[0][0] == 3 * MAX_LENGTHS + 5
+
+
+def test_a_reader_counts_no_longer_than_a_round():
+    """A length takes about a step, 2.5 us, at two vPorts, and nobody charges for it."""
+    ours, theirs = IbCounts(), IbCounts()
+    for path in [path_of(ours, theirs) for _ in range(MAX_UNCOUNTED)]:
+        for length in range(MAX_LENGTHS):
+            send(path, length)
+    assert len(ours.uncounted) * MAX_LENGTHS <= RX_BUDGET
+    assert totals(ours)[0][0] == MAX_UNCOUNTED * MAX_LENGTHS
 
 
 def test_packets_of_long_and_short_messages_have_their_own_sizes():
