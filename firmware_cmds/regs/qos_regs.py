@@ -12,13 +12,14 @@ from emu.device.engine.eth import pacing
 from emu.device.errors import CmdError
 from emu.device.objects.eth.pacing import Limit
 from emu.device.port.eth import qos
-from firmware_cmds.regs.registers import AccessRegister
+from firmware_cmds.regs.registers import AccessRegister, of_part
 from layouts.enums import RegId, Status
 from layouts.eth_enums import TrustState
 from layouts.regs import qos_regs as layout
 from layouts.regs.port_regs import qcam_reg
 
 if TYPE_CHECKING:
+    from emu.device.port.eth.port import EthPort
     from emu.device.state.hca import Hca
 
 _REGISTERS = 0
@@ -38,40 +39,40 @@ def _qcam(_: object, reg: qcam_reg) -> None:
         reg.qos_access_reg_cap_mask = bytes(mask)
 
 
-def _qpts(hca: Hca, reg: layout.qpts_reg) -> None:
+def _qpts(port: EthPort, reg: layout.qpts_reg) -> None:
     """Fill in the source of a frame's priority: its VLAN tag or its DSCP."""
-    reg.trust_state = TrustState.DSCP if hca.eth.qos.trusts_dscp else TrustState.PCP
+    reg.trust_state = TrustState.DSCP if port.qos.trusts_dscp else TrustState.PCP
 
 
-def _set_qpts(hca: Hca, reg: layout.qpts_reg) -> None:
+def _set_qpts(port: EthPort, reg: layout.qpts_reg) -> None:
     """Set the source of a frame's priority; refuse an unknown trust_state with BAD_PARAM_ERR."""
     if reg.trust_state not in _TRUSTED:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown trust_state", f"{reg.trust_state}")
-    hca.adapter.count_paths()  # with the priorities that their packets have had
-    hca.eth.qos.trust(dscp=reg.trust_state == TrustState.DSCP)
-    _qpts(hca, reg)
+    port.count_paths()
+    port.qos.trust(dscp=reg.trust_state == TrustState.DSCP)
+    _qpts(port, reg)
 
 
-def _qpdpm(hca: Hca, reg: layout.qpdpm_reg) -> None:
+def _qpdpm(port: EthPort, reg: layout.qpdpm_reg) -> None:
     """Fill in the priority of each DSCP."""
-    for entry, priority in zip(reg.dscp, hca.eth.qos.dscp_to_priority):
+    for entry, priority in zip(reg.dscp, port.qos.dscp_to_priority):
         entry.e, entry.prio = 0, priority
 
 
-def _set_qpdpm(hca: Hca, reg: layout.qpdpm_reg) -> None:
+def _set_qpdpm(port: EthPort, reg: layout.qpdpm_reg) -> None:
     """Set the entries that have ``e`` set.
 
     Refuse a priority above 7 with BAD_PARAM_ERR; no entry is then changed.
     """
-    table = bytearray(hca.eth.qos.dscp_to_priority)
+    table = bytearray(port.qos.dscp_to_priority)
     for dscp, entry in enumerate(reg.dscp):
         if entry.e:
             if entry.prio >= qos.PRIORITIES:
                 raise CmdError(Status.BAD_PARAM_ERR, "no such priority", f"{entry.prio}")
             table[dscp] = entry.prio
-    hca.adapter.count_paths()  # with the priorities that their packets have had
-    hca.eth.qos.dscp_to_priority[:] = table
-    _qpdpm(hca, reg)
+    port.count_paths()
+    port.qos.dscp_to_priority[:] = table
+    _qpdpm(port, reg)
 
 
 def _check_port(reg: layout.qtct_reg | layout.qetc_reg) -> None:
@@ -138,12 +139,15 @@ def _set_qetcr(hca: Hca, reg: layout.qetc_reg) -> None:
     _qetcr(hca, reg)
 
 
-REGISTERS: dict[int, AccessRegister[Hca]] = {
+_OF_PORT: dict[int, AccessRegister[EthPort]] = {
     RegId.QCAM: AccessRegister(qcam_reg, _qcam, gate="qcam_reg"),
     RegId.QPTS: AccessRegister(layout.qpts_reg, _qpts, _set_qpts, gate="qcam_reg", is_shared=True),
     RegId.QPDPM: AccessRegister(
         layout.qpdpm_reg, _qpdpm, _set_qpdpm, gate="qcam_reg", is_shared=True
     ),
+}
+REGISTERS = {
+    **of_part(lambda hca: hca.eth, _OF_PORT),
     RegId.QTCT: AccessRegister(layout.qtct_reg, _qtct, _set_qtct, gate="ets", is_shared=True),
     RegId.QETCR: AccessRegister(layout.qetc_reg, _qetcr, _set_qetcr, gate="ets", is_shared=True),
 }

@@ -258,7 +258,7 @@ class Adapter(Generic[NodeT]):
                 vhca.nic_vport.armed = 0
 
     def count_paths(self) -> None:
-        """Count RoCE's messages inside the process, before the port's priorities change."""
+        """Count RoCE's messages inside the process, with the priorities that they have now."""
         for vhca in self.vhcas.values():
             if vhca.nic_vport is not None:
                 vhca.nic_vport.uncounted.count()
@@ -284,6 +284,6 @@ class Adapter(Generic[NodeT]):
         """
         if self._eth is None or is_new:
             modes = LinkModes.of(self.model.eth_speed, is_extended=self.model.eth_is_extended)
-            self._eth = EthPort(modes)
+            self._eth = EthPort(modes, count_paths=self.count_paths)
             self.ports = [self._eth]
         return self._eth

@@ -8,6 +8,7 @@ Source: PRM "Port registers"; mlx5_ifc.h: paos_reg, pmtu_reg.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,6 +43,8 @@ class EthPort:
     """Pause frames (PFCC)."""
     qos: Qos = field(default_factory=Qos)
     """Priorities and traffic classes."""
+    count_paths: Callable[[], None] = lambda: None
+    """Count RoCE's messages inside the process; called before the priorities change."""
     buffers: PortBuffers = field(default_factory=PortBuffers)
     """Its receive buffers (PPTB, PBMC)."""
     checks_fcs: bool = True
