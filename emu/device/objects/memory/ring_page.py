@@ -14,7 +14,7 @@ from typing import Final
 from emu.device.objects.memory.pages import PageList
 from emu.device.ports import DmaError, GuestMemory
 
-MAX_PAGES: Final = 2048
+MAX_PAGES: Final = 8192
 """Maximum number of views of one function; beyond it the oldest one is dropped."""
 _NO_BYTES: Final = memoryview(b"")
 
