@@ -176,7 +176,7 @@ def gen_eqe(hca: Hca, cmd: layout.gen_eqe_in, out: layout.gen_eqe_out) -> None:
     if kind not in EventType._value2member_map_:
         raise CmdError(Status.BAD_PARAM_ERR, "no such event type", f"{kind:#x}")
     eq = hca.eqs.need(cmd.eq_number)
-    eq_engine.post(hca, eq, EventType(kind), sub_type, cmd.eqe[32:60])
+    eq_engine.post(hca.events, eq, EventType(kind), sub_type, cmd.eqe[32:60])
 '''
 
 ANSWER = """
