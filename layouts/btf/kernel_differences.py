@@ -93,7 +93,12 @@ KNOWN: tuple[Known, ...] = (
         (),
         What.STRUCTURE,
         "tools read these, mstflint's and iPXE's; no driver does",
-        _names("icmd_query_cap_general mgir_reg operation_tlv reg_tlv roce_accl_reg"),
+        _names(
+            """
+            icmd_query_cap_general mgir_reg operation_tlv pddr_module_info
+            pddr_operation_info_page ppaos_reg reg_tlv roce_accl_reg sltp_reg
+            """,
+        ),
     ),
     Known((), What.STRUCTURE, _USER_SPACE, ("qpc_ext", "mmo_metadata_seg")),
     Known(

@@ -188,6 +188,18 @@ KNOWN_ETH: tuple[Known, ...] = (
         ("mcia_reg",),
     ),
     Known(
+        (),
+        What.FIELD,
+        "the driver has a union here, of which this is the one for the firmware's own causes",
+        ("pddr_troubleshooting_page.monitor_opcode",),
+    ),
+    Known(
+        ("6.12", "7.2"),
+        What.FIELD,
+        "mstflint names these bits; the kernel leaves them reserved",
+        ("mtcap_reg.internal_sensor_count", "mtmp_reg.i"),
+    ),
+    Known(
         ("6.1",),
         What.STRUCTURE,
         "6.1 reads no temperatures",
