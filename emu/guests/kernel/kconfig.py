@@ -108,7 +108,8 @@ def needed(options: GuestOptions) -> list[str]:
     if options.hugepages:
         names.append("HUGETLBFS")
     if any(spec.vfs for spec in parse_all(options.devices, fabric=True)):
-        names.append("PCI_IOV")
+        # SR-IOV is a capability beyond the first 256 bytes of configuration space.
+        names += ["PCI_MMCONFIG", "PCI_IOV"]
     return names
 
 

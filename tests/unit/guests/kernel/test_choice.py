@@ -367,12 +367,13 @@ def test_what_cannot_be_fetched_leaves_nothing(fake_bootstrap, tmp_path, script)
         ({"share": Path("/")}, ["9P_FS", "NET_9P_VIRTIO"]),
         ({"network": True}, ["VIRTIO_NET"]),
         ({"hugepages": 4}, ["HUGETLBFS"]),
-        ({"devices": ("connectx6dx,vfs=1",)}, ["PCI_IOV"]),
+        ({"devices": ("connectx6dx,vfs=1",)}, ["PCI_MMCONFIG", "PCI_IOV"]),
     ],
 )
 def test_what_a_kernel_lacks_is_named(choices, lacks):
     options = GuestOptions(**choices)
-    optional = {"9P_FS", "NET_9P_VIRTIO", "VIRTIO_NET", "HUGETLBFS", "PCI_IOV"}
+    optional = {"9P_FS", "NET_9P_VIRTIO", "VIRTIO_NET", "HUGETLBFS"}
+    optional |= {"PCI_MMCONFIG", "PCI_IOV"}
     has = {name: "y" for name in kconfig.smallest(()) if name not in optional}
     if not lacks:
         kconfig.check(has, options, Path("/"))
