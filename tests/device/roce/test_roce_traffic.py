@@ -205,9 +205,9 @@ class TestConnections:
                 prm = qos_regs.qpts_reg.new(local_port=1, trust_state=TrustState.PCP)
                 assert not node.driver.write_register(RegId.QPTS, bytes(prm)).status
             else:
-                prm = qos_regs.qpdpm_reg.new(local_port=1)
-                prm.dscp[0].e, prm.dscp[0].prio = 1, 6
-                assert not node.driver.write_register(RegId.QPDPM, bytes(prm)).status
+                table = qos_regs.qpdpm_reg.new(local_port=1)
+                table.dscp[0].e, table.dscp[0].prio = 1, 6
+                assert not node.driver.write_register(RegId.QPDPM, bytes(table)).status
         for way in (left.hca.nic_vport.totals()[0], right.hca.nic_vport.totals()[1]):
             assert {at: traffic.packets for at, traffic in way.priorities.items()} == {
                 5: way.packets
