@@ -233,6 +233,15 @@ class Prm(Structure, metaclass=PrmType, abstract=True):
         return integer(joined.offset, joined.width, cls.bit_length)[0]
 
     @classmethod
+    def place(cls, *names: str) -> tuple[int, int]:
+        """Return shift and mask of neighbouring fields in the structure as one number.
+
+        For a structure that is a field of a message. Raises as :meth:`together`.
+        """
+        joined = cls._joined(names)
+        return cls.bit_length - joined.offset - joined.width, (1 << joined.width) - 1
+
+    @classmethod
     def packer(cls, *names: str, upto: int | None = None) -> struct.Struct:
         """Return a ``struct.Struct`` over the named fields, in their order; the others are padding.
 

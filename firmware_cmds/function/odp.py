@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _INFO: Final = layout.page_fault_resume_in.packer("page_fault_info")
-_ERROR: Final = 1 << 63
-_MEMORY_TOKEN: Final = (1 << 48) - 1
-_TRANSPORT_TOKEN: Final = (1 << 24) - 1
-_NUMBER: Final = (1 << 24) - 1
-_NUMBER_AT: Final = 32
-_TYPE_AT: Final = 56
-_TYPE: Final = 7
+_MEMORY: Final = layout.mem_page_fault_info
+_MEMORY_ERROR: Final = 1 << _MEMORY.place("error")[0]
+_MEMORY_TOKEN_AT, _MEMORY_TOKEN = _MEMORY.place("fault_token_47_32", "fault_token_31_0")
+_TRANSPORT: Final = layout.trans_page_fault_info
+_ERROR: Final = 1 << _TRANSPORT.place("error")[0]
+_TOKEN_AT, _TOKEN = _TRANSPORT.place("fault_token")
+_TYPE_AT, _TYPE = _TRANSPORT.place("page_fault_type")
+_NUMBER_AT, _NUMBER = _TRANSPORT.place("wq_number")
 
 
 @command(
@@ -36,12 +37,12 @@ def page_fault_resume(
     token that is not open gets BAD_RES_ERR, a wrong type or queue BAD_PARAM_ERR. A page fault whose
     queue pair has stopped is ignored.
     """
-    given: bytes
-    (given,) = _INFO.unpack_from(cmd.buf)
-    info = int.from_bytes(given, "big")
-    is_refused = info & _ERROR != 0
+    info = int.from_bytes(_INFO.unpack_from(cmd.buf)[0], "big")
     if hca.caps.is_memory_scheme:
-        page_faults.resume(hca.events, hca.page_faults, info & _MEMORY_TOKEN, is_refused)
+        token, named = info >> _MEMORY_TOKEN_AT & _MEMORY_TOKEN, None
+        is_refused = info & _MEMORY_ERROR != 0
     else:
+        token = info >> _TOKEN_AT & _TOKEN
         named = info >> _TYPE_AT & _TYPE, info >> _NUMBER_AT & _NUMBER
-        page_faults.resume(hca.events, hca.page_faults, info & _TRANSPORT_TOKEN, is_refused, named)
+        is_refused = info & _ERROR != 0
+    page_faults.resume(hca.events, hca.page_faults, token, is_refused, named)

@@ -21,7 +21,7 @@ LIMITS = {
     "ALLOC_PD": Counts(10, 22, 27, 1177),
     "CREATE_MKEY of 16 pages": Counts(15, 39, 61, 2478),
     "UMR that maps 16 pages": Counts(14, 22, 41, 2073),
-    "page fault and its RESUME": Counts(25, 79, 108, 4941),
+    "page fault and its RESUME": Counts(25, 79, 108, 4940),
 }
 """Lengths now. A change that shortens a path lowers them here; the goals are in ``moves.py``."""
 

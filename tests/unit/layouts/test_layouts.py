@@ -282,6 +282,13 @@ class TestFieldsTogether:
         assert self.entry.together("a", "b", "c")(view) == a << 7 | b << 5 | c
         assert self.entry.together("b")(view) == b
 
+    @given(a=st.integers(0, 1), b=st.integers(0, 3), c=st.integers(0, 31))
+    def test_in_the_structure_as_one_number(self, a, b, c):
+        number = int.from_bytes(bytes(self.entry.new(a=a, b=b, c=c)), "big")
+        for names, value in ((("a",), a), (("c",), c), (("a", "b", "c"), a << 7 | b << 5 | c)):
+            shift, mask = self.entry.place(*names)
+            assert number >> shift & mask == value
+
     @pytest.mark.parametrize("names", [("a", "c"), ("b", "a")])
     def test_only_neighbours(self, names):
         with pytest.raises(TypeError, match="does not follow"):

@@ -244,12 +244,12 @@ def close(events: Events, fault: PageFault, *, refused: bool) -> None:
 
     ``PageFault.end`` has the steps.
     """
-    table, now_ns = fault.table, events.clock.now_ns
+    table = fault.table
     assert table is not None  # set while the fault is open
     table.close(fault)
     if events.probes.tracer:
         _trace(events.probes, events.clock, fault, "error" if refused else "resumed")
-    fault.end(fault.refusal_text(now_ns() - fault.raised_ns) if refused else "")
+    fault.end(fault.refusal_text(events.clock.now_ns() - fault.raised_ns) if refused else "")
 
 
 def cancel(probes: Probes, clock: Clock, qp: Qp, *sides: Side) -> None:
