@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events import completions
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.access import LENGTH, access, segment_views
+from emu.device.engine.mr.access import segment_views
 from emu.device.engine.mr.access_error import (
     ABSENT_PAGE,
-    SEGMENT_BYTES,
     TOO_FRAGMENTED,
     AccessError,
 )
@@ -77,12 +76,9 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     with WQ_CATAS_ERROR: Nak (REMOTE_OPERATIONAL_ERROR), on UC Dropped. A WQE that was set aside is
     reused first. The SRQ's limit event may be raised.
     """
-    srq = qp.srq
-    if qp.st is _XRC:
-        named = shared_queue(hca, qp, message)
-        if isinstance(named, Outcome):
-            return named
-        srq = named
+    srq = qp.srq if qp.st is not _XRC else shared_queue(hca, qp, message)
+    if isinstance(srq, Outcome):
+        return srq
     queue: RecvQueue | None
     if srq is None:
         queue, cq, srqn = qp.rq, qp.rcq, 0
@@ -190,14 +186,10 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     assert receive is not None
     wqe = receive.wqe
     assert wqe is not None
-    segments = wqe.segments
     try:
-        if len(segments) == 1 and not hca.has_signatures:
-            size, lkey, address = segments[0]
-            if 0 < length <= SEGMENT_BYTES and length <= (size & LENGTH) - offset:
-                span = address + offset, length, LOCAL_WRITE
-                return access(hca, wqe.pd, qp.handle, lkey, span)
-        views, left = segment_views(hca, wqe.pd, qp.handle, segments, (offset, length, LOCAL_WRITE))
+        views, left = segment_views(
+            hca, wqe.pd, qp.handle, wqe.segments, (offset, length, LOCAL_WRITE)
+        )
     except AccessError as error:
         if error.violation is TOO_FRAGMENTED:
             return TooFragmented(error.limit, str(error))
