@@ -58,9 +58,11 @@ class Departures:
         whatever their priorities. Beyond MAX_HELD held frames, the frame is dropped and counted as
         "queue full".
         """
-        mac, traffic_class = frame[:MAC_BYTES], roce_class(source, frame, sqn, sl)
+        mac, is_paced = frame[:MAC_BYTES], source.rates.roce is not None
+        traffic_class = roce_class(source, frame, sqn, sl) if is_paced else 0
         if not self.waiting:
-            follow_roce(source, traffic_class)
+            if is_paced:
+                follow_roce(source, traffic_class)
             if not self.must_wait(source.rates, source.clock, mac):
                 self._put(source, frame)
                 return not self.must_wait(source.rates, source.clock, mac)

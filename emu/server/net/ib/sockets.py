@@ -209,8 +209,7 @@ class SocketFabric(LocalFabric):
 
         Return False when the next packet should wait.
         """
-        role = self.election.role
-        connection = role.connection_to(destination(frame)) if role is not None else None
+        connection = self._connection_to(destination(frame))
         if connection is None:
             return super()._forward(frame)
         return connection.send(_PACKET, frame)

@@ -82,11 +82,7 @@ def decide(
     headers.parser = domain.parser
     if domain.software is not None and domain.software.age != domain.age:
         _forget_software(domain)
-    key: Hashable = base(headers)  # ``_key``, without a call
-    if domain.users:
-        key = (key, *[part(headers) for part in domain.users])
-    if root is not None:
-        key = (root.handle, key)
+    key = _key(domain, headers, root, ())
     decision = domain.decisions.get(key)
     if decision is None or (decision.asks is not None and clock is not None):
         decision = _decide_anew(domain, headers, octets, root, clock, key, decision)
