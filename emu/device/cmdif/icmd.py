@@ -44,6 +44,7 @@ class IcmdStatus(IntEnum):
 
     OK = 0
     INVALID_OPCODE = 1
+    OPERATIONAL_ERROR = 3
 
 
 class AccessStatus(IntEnum):
@@ -69,10 +70,13 @@ class ToolCommands:
     def run(self, opcode: int, mailbox: bytearray) -> int:
         """Run FLASH_REG_ACCESS or QUERY_CAP in ``mailbox`` and return an IcmdStatus.
 
-        INVALID_OPCODE for any other opcode, with no change. FLASH_REG_ACCESS always returns OK: the
-        result of the access is an AccessStatus in the operation TLV, whose ``r`` bit is set.
-        QUERY_CAP reports access to every register.
+        INVALID_OPCODE for any other opcode, OPERATIONAL_ERROR of a function that has failed, with
+        no change. FLASH_REG_ACCESS otherwise returns OK: the result of the access is an
+        AccessStatus in the operation TLV, whose ``r`` bit is set. QUERY_CAP reports access to every
+        register.
         """
+        if self._hca().health.has_failed:
+            return IcmdStatus.OPERATIONAL_ERROR
         if opcode == QUERY_CAP:
             mailbox[: icmd_query_cap_general.size] = _CAPABILITIES
             return IcmdStatus.OK

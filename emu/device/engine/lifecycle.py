@@ -277,18 +277,22 @@ def _follow_physical(vhca: Vhca[Hca]) -> None:
 
 
 def take_down(hca: Hca) -> None:
-    """Take down a failed function's link, and notify the wire and the switch; raise no event.
+    """Disable a failed function's port or vPort until it restarts, and notify wire and switch.
 
-    The only function of an adapter pulls the cable, and so does an InfiniBand function, whose end
-    port is its own. Otherwise only the function's vPort is disabled, and the other functions of its
-    adapter keep the port.
+    A cable that is plugged in meanwhile does not bring the link up. The port of the only function
+    of an adapter is disabled, and an InfiniBand end port, which is the function's own. Otherwise
+    other functions keep the port. The failed function gets no event; end ports behind its port get
+    PORT_CHANGE.
     """
-    if len(hca.adapter.vhcas) == 1 or hca.model.port_type is PortType.IB:
-        hca.port.set_link(up=False)
-        _follow_physical(hca.vhca)
-    else:
+    others = [(node, was_up) for node, was_up in _links(hca.adapter) if node is not hca]
+    is_eth = hca.model.port_type is PortType.ETH
+    if is_eth:
         hca.nic_vport.admin_up = False
+    if not is_eth or len(hca.adapter.vhcas) == 1:
+        hca.port.set_admin(up=False)
+        _follow_physical(hca.vhca)
     announce(hca)
+    _follow_link(others)
 
 
 def _links(adapter: Adapter[Hca]) -> list[tuple[Hca, bool]]:

@@ -49,6 +49,15 @@ def test_end_ports_of_infiniband(fresh):
     assert (context.vport_state_policy, context.port_state) == (VportPolicy.DOWN, PortState.DOWN)
 
 
+def fail(member, caplog):
+    """Let a function fail, as by a bug of the emulator."""
+    try:
+        raise RuntimeError("planned")
+    except RuntimeError:
+        member.hca.health.fail()
+    caplog.clear()
+
+
 def test_an_end_port_is_down_until_its_policy_is_set(fresh):
     """As tools expect (``ip link set ib0 vf 0 state auto``)."""
     pf, vf = fresh
@@ -80,14 +89,27 @@ def test_an_end_port_is_down_after_a_recovery_of_the_physical_function(fresh, cl
     """Its policy is the one of power-on then, also where it was in INIT meanwhile."""
     pf, vf = fresh
     set_policy(pf.driver, VF, VportPolicy.UP)
-    try:
-        raise RuntimeError("planned")
-    except RuntimeError:
-        pf.hca.health.fail()
+    vf.port_events()
+    fail(pf, caplog)
     assert vf.hca.ib.state is PortState.INIT
-    caplog.clear()
+    assert vf.port_events() == [PortChange.DOWN]
     clock.advance(RESTART_NS)
     assert (vf.hca.ib.state, vf.hca.ib.link_downed) == (PortState.DOWN, 1)
+
+
+@pytest.mark.parametrize("policy", [VportPolicy.UP, VportPolicy.FOLLOW])
+def test_the_end_port_of_a_failed_function_is_down(fresh, caplog, policy):
+    """Also once its cable, or that of the physical port, is plugged in again."""
+    pf, vf = fresh
+    set_policy(pf.driver, VF, policy)
+    assert vf.hca.link.is_up
+    fail(vf, caplog)
+    assert not vf.hca.link.is_up
+    for one in fresh:
+        for up in (False, True):
+            lifecycle.set_link(one.hca, up=up)
+    assert pf.hca.link.is_up
+    assert not vf.hca.link.is_up
 
 
 def test_an_end_port_has_a_link_while_its_function_is_enabled(ib):

@@ -15,7 +15,7 @@ SPACE_ICMD = 0x3
 CONTROL, MAILBOX = 0, 0x10_0000
 FLASH_REG_ACCESS = 0x9001
 READ, WRITE = 1, 2
-DONE, NO_SUCH_OPCODE = 0, 1
+DONE, NO_SUCH_OPCODE, FAILED = 0, 1, 3
 UNKNOWN_TLV, NO_SUCH_METHOD, BAD_PARAM = 3, 6, 7
 OPERATION = {"type": 1, "len": 4}
 HEADS = operation_tlv.size + reg_tlv.size
@@ -126,3 +126,23 @@ def test_what_is_refused(tool):
 def test_any_mailbox_has_a_status(tool, function, mailbox, opcode):
     tool.run(mailbox + bytes(-len(mailbox) % 4), opcode)
     assert not function.hca.health.has_failed
+
+
+@pytest.mark.hostile
+def test_a_function_that_has_failed_accesses_no_register(tool, function, caplog):
+    """A tool that enables the port again would let peers reach a function that has stopped."""
+    hca = function.hca
+    assert hca.link.is_up
+    try:
+        raise RuntimeError("planned")
+    except RuntimeError:
+        hca.health.fail()
+    caplog.clear()
+    data = bytes(reg.paos_reg.new(local_port=1, ase=1, admin_status=1).buf)
+    operation = operation_tlv.new(
+        **OPERATION | {"register_id": RegId.PAOS, "method": WRITE, "class": 1}
+    )
+    part = reg_tlv.new(type=3, len=(reg_tlv.size + len(data)) // 4)
+    status, _ = tool.run(bytes(operation.buf) + bytes(part.buf) + data)
+    assert status == FAILED
+    assert not hca.link.is_up
