@@ -188,6 +188,7 @@ def set_hca_cap(hca: Hca, cmd: caps.set_hca_cap_in, out: caps.set_hca_cap_out) -
     group, page = cmd.op_mod >> 1, bytes(cmd.capability)
     if cmd.other_function:
         hca.caps.grant(group, page)
+        hca.vhca.granted.pop(group, None)  # a reset sets the groups again in this order
         hca.vhca.granted[group] = page
     else:
         hca.caps.set(group, page)

@@ -60,7 +60,8 @@ class Vhca(Generic[NodeT]):
         self.restart: Callable[[], None] | None = None
         """Restarts a virtual function that its manager disables; None before power-on."""
         self.granted: dict[int, bytes] = {}
-        """Capability pages that its manager has set, by group; they survive its resets."""
+        """Capability pages that its manager has set, by group, the latest last; they survive its
+        resets."""
         self.hca_vport = HcaVport()
         """Settings of a virtual function's InfiniBand vPort by its physical function."""
         self.node: NodeT | None = None

@@ -10,6 +10,7 @@ from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import (
+    CapType,
     Op,
     PortType,
     Status,
@@ -118,3 +119,26 @@ def test_capabilities_that_the_manager_has_set(members):
     pf.function.reset()
     vf.function.reset()
     assert getattr(vf.hca.caps.general, field) == 1
+
+
+def test_a_group_that_the_manager_turns_off_after_it_has_set_it(members):
+    """A reset sets both groups again."""
+    pf, vf = members
+    vf.driver.must(Op.TEARDOWN_HCA)
+    other = {"other_function": 1, "function_id": VF}
+    pages = {
+        group: bytearray(pf.driver.must(Op.QUERY_HCA_CAP, op_mod=group << 1, **other).capability)
+        for group in (CapType.GENERAL, CapType.ATOMIC)
+    }
+
+    def grant(group):
+        op_mod = group << 1
+        pf.driver.must(Op.SET_HCA_CAP, op_mod=op_mod, capability=bytes(pages[group]), **other)
+
+    grant(CapType.GENERAL)
+    grant(CapType.ATOMIC)
+    cmd_hca_cap.view(pages[CapType.GENERAL]).atomic = 0
+    grant(CapType.GENERAL)
+    vf.function.reset()
+    assert not vf.hca.health.has_failed
+    assert not vf.hca.caps.has(CapType.ATOMIC)
