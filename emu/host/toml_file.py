@@ -16,6 +16,7 @@ from emu.near import near
 from emu.toml_lines import Place, TomlLines, syntax_mistake
 
 _MAX_BYTES = 1 << 20
+_MAX_BITS = 64
 _MAX_SHOWN = 20
 _MAX_ROUNDS = 3
 """Checks of a file: as it is, without its mistakes, and with the keys that these need."""
@@ -48,8 +49,11 @@ class TomlFile(Generic[M]):
         self._lines = TomlLines(text)
         try:
             table = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as failure:
+        except (ValueError, RecursionError) as failure:
             raise self.refusal(f"{path}:{syntax_mistake(failure, text)}") from None
+        if place := _large_integer(table):
+            *_, key = (part for part in place if isinstance(part, str))
+            raise self.errors_at([(place, f"{key}: an integer of TOML has 64 bits")])
         self.content = self._checked(table, model, tables)
 
     def _checked(
@@ -110,6 +114,23 @@ class TomlFile(Generic[M]):
         error = self._error(text)
         error.status = WRONG_USE
         return error
+
+
+def _large_integer(table: dict[str, Any]) -> Place:
+    """Return the place of an integer of more than 64 bits; empty without one.
+
+    tomllib reads any length, but messages and records cannot have more than 4300 digits.
+    """
+    waiting: list[tuple[Place, object]] = [((), table)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            return place
+        if isinstance(value, dict):
+            waiting += [((*place, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*place, number), inner) for number, inner in enumerate(value)]
+    return ()
 
 
 def _remove(table: dict[str, Any], place: Place) -> None:

@@ -23,7 +23,9 @@ def table_of(
     UserError for a word without ``=``, and for a key that occurs twice. A single word that
     ``is_guest`` accepts is said to lack properties such as ``example``.
     """
-    import tomllib  # `exec` does not need it
+    import tomllib  # `exec` needs none of this
+
+    from emu.device.faults.toml_limits import reason_unfit
 
     lines = []
     for word in words:
@@ -34,9 +36,12 @@ def table_of(
             raise UserError(f"{word!r} is not KEY=VALUE")
         lines.append(_line(key, value))
     try:
-        return tomllib.loads("\n".join(lines))
+        table = tomllib.loads("\n".join(lines))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"not a {what}: {error}") from None
+    if why := reason_unfit(table):
+        raise UserError(f"not a {what}: {why}")
+    return table
 
 
 def _line(key: str, value: str) -> str:
@@ -46,7 +51,7 @@ def _line(key: str, value: str) -> str:
     plain = f"{key} = {value}"
     try:
         tomllib.loads(plain)
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # too long a number, too deep a list
         return f"{key} = {json.dumps(value)}"
     return plain
 
