@@ -108,6 +108,6 @@ def reported_failure(data: bytes) -> GuestError:
         table = json.loads(data)
         error = GuestError(printable(str(table["message"])), printable(str(table["console"])))
         error.status = int(table["status"]) & 0xFF
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
         return GuestError("failed; the reported reason cannot be read")
     return error

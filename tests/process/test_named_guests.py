@@ -1024,7 +1024,8 @@ def test_a_door_needs_a_path_that_fits(guest, tmp_path):
 def test_errors_travel_between_processes():
     error = reported_failure(as_reported(GuestHungError("a\x1b", "b")))
     assert (str(error), error.console, error.status) == ("a\\x1b", "b", 124)
-    assert "cannot be read" in str(reported_failure(b"[]"))
+    for data in (b"[]", b'{"message": "a", "console": "b", "status": Infinity}'):
+        assert "cannot be read" in str(reported_failure(data))
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,6 @@ def progress_of(corpus: Corpus) -> list[Progress]:
                     int(table["findings"]),
                 )
             )  # fmt: skip
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
             raise UserError(f"{path}:{number}: not a line of a run's progress") from None
     return result

@@ -14,6 +14,7 @@ from emu.device.cmdif.registry import COMMANDS
 from emu.device.faults.parser import load
 from emu.guests import GuestOptions
 from emu.guests.errors import LabError
+from emu.host.user_error import UserError
 from emu.instruments.fuzz import campaign
 from emu.instruments.fuzz.campaign import REPRODUCTIONS, FuzzCampaign, progress_of
 from emu.instruments.fuzz.corpus import Corpus
@@ -216,3 +217,14 @@ def test_inputs_of_another_kernel_are_tried_in_this_one(run, monkeypatch):
     run(2 + len(kept))
     assert kept <= {one.id for one in MADE[1].inputs}
     assert set(json.loads((corpus.path / "blocks.json").read_text())) == {"6.12", "7.2"}
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("line", ["[]", "{}", "not JSON", '{"seconds": 1, "blocks": Infinity}'])
+def test_a_line_that_is_no_progress(run, line):
+    corpus, _ = run(1)
+    path = corpus.path / "progress.jsonl"
+    path.write_text(path.read_text() + line + "\n")
+    number = len(path.read_text().splitlines())
+    with pytest.raises(UserError, match=f"{number}: not a line of a run's progress"):
+        progress_of(corpus)
