@@ -35,6 +35,11 @@ WORKERS_SECONDS = 10
 RETURN_SECONDS = 60
 """Seconds to wait for a scheduler that was connected before."""
 
+_PACKAGES = ("emu", "firmware_cmds", "layouts")
+_SOURCES = (".py", ".sh", ".toml")
+_COPIES = "emu/data/"
+"""Pages and examples in a wheel (emu.host.shipped); a description has the texts that a run needs.
+"""
 _POLL_SECONDS = 1.0
 _MIN_AHEAD = 16
 _threads = threading.local()
@@ -50,11 +55,13 @@ class _SchedulerLostError(Exception):
 
 def fingerprint() -> str:
     """Return version and digest of our sources; equal values mean equal results of runs."""
-    root = Path(emu.__file__).parent
+    root = Path(emu.__file__).parents[1]
     digest = hashlib.sha256()
-    for path in sorted([*root.rglob("*.py"), *root.parent.glob("firmware_cmds/**/*.py")]):
-        digest.update(path.relative_to(root.parent).as_posix().encode())
-        digest.update(path.read_bytes())
+    for path in sorted(path for package in _PACKAGES for path in (root / package).rglob("*.*")):
+        name = path.relative_to(root).as_posix()
+        if path.suffix in _SOURCES and not name.startswith(_COPIES):
+            digest.update(name.encode())
+            digest.update(path.read_bytes())
     return f"{version()} ({digest.hexdigest()[:12]})"
 
 
