@@ -51,9 +51,8 @@ class TomlFile(Generic[M]):
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as failure:
             raise self.refusal(f"{path}:{syntax_mistake(failure, text)}") from None
-        if place := _large_integer(table):
-            *_, key = (part for part in place if isinstance(part, str))
-            raise self.errors_at([(place, f"{key}: an integer of TOML has 64 bits")])
+        if (found := _unusable(table)) is not None:
+            raise self.errors_at([found])
         self.content = self._checked(table, model, tables)
 
     def _checked(
@@ -116,21 +115,24 @@ class TomlFile(Generic[M]):
         return error
 
 
-def _large_integer(table: dict[str, Any]) -> Place:
-    """Return the place of an integer of more than 64 bits; empty without one.
+def _unusable(table: dict[str, Any]) -> tuple[Place, str] | None:
+    """Return the place and the mistake of a value that no use of a file takes; None without one.
 
-    tomllib reads any length, but messages and records cannot have more than 4300 digits.
+    tomllib reads integers of any length; messages and records cannot have more than 4300 digits. No
+    path, argument or command has a NUL.
     """
-    waiting: list[tuple[Place, object]] = [((), table)]
+    waiting: list[tuple[Place, str, object]] = [((), "", table)]
     while waiting:
-        place, value = waiting.pop()
+        place, name, value = waiting.pop()
         if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-            return place
+            return place, f"{name}: an integer of TOML has 64 bits"
+        if isinstance(value, str) and "\0" in value:
+            return place, f"{name}: a string without NUL is needed"
         if isinstance(value, dict):
-            waiting += [((*place, key), inner) for key, inner in value.items()]
+            waiting += [((*place, key), key, inner) for key, inner in value.items()]
         elif isinstance(value, list):
-            waiting += [((*place, number), inner) for number, inner in enumerate(value)]
-    return ()
+            waiting += [((*place, number), name, inner) for number, inner in enumerate(value)]
+    return None
 
 
 def _remove(table: dict[str, Any], place: Place) -> None:

@@ -8,9 +8,10 @@ from emu.host.user_error import WRONG_USE, UserError
 
 
 class Model(BaseModel):
-    """A file with one number, and a list of lists."""
+    """A file with one number, a path, and a list of lists."""
 
     size: int = 0
+    path: str = ""
     rows: list[list[int]] = []
 
 
@@ -22,9 +23,10 @@ class Model(BaseModel):
         (f"size = 0x{'f' * 5000}", 1, "size: an integer of TOML has 64 bits"),
         (f"size = 1\nrows = [[1], [0x{'f' * 5000}]]", 2, "rows: an integer of TOML has 64 bits"),
         (f"rows = {'[' * 5000}", 1, "invalid TOML: "),
+        ('size = 1\npath = "a\\u0000b"', 2, "path: a string without NUL is needed"),
     ],
 )
-def test_numbers_and_lists_that_python_does_not_print_or_read(tmp_path, text, line, why):
+def test_values_that_are_of_no_use(tmp_path, text, line, why):
     path = tmp_path / "file.toml"
     path.write_text(text)
     with pytest.raises(UserError) as caught:
