@@ -240,6 +240,17 @@ def test_only_the_last_packet_is_solicited(channel, wire, source, target, flags)
     assert [found.solicited for found in channel.received()] == [flags != SIGNALED]
 
 
+@pytest.mark.parametrize("imm", [None, 1])
+def test_only_immediate_data_make_a_write_solicited(channel, wire, source, target, imm):
+    """Without them nothing completes at the peer (IBTA 9.2.3; rxe_req.c: init_req_packet)."""
+    tap = Tap(wire)
+    channel.post_recv(target.sge())
+    channel.write((target.key, target.va), source.sge(0, 8), imm=imm, flags=SIGNALED | SOLICITED)
+    channel.settle()
+    marks = [packet.solicited for packet in tap.packets(PacketKind.WRITE)]
+    assert marks == [imm is not None]
+
+
 def test_opcodes_on_the_wire(channel, wire, source, target):
     tap = Tap(wire)
     channel.post_recv(target.sge())

@@ -103,17 +103,22 @@ def access(
 
 
 def all_views(
-    hca: Hca, pd: Pd | None, qpn: int, segments: Sequence[Segment], need: int, buf: bytes
+    hca: Hca,
+    pd: Pd | None,
+    qpn: int,
+    segments: Sequence[Segment],
+    need: int,
+    limit: int,
+    buf: bytes,
 ) -> tuple[Views, int]:
     """Return the guest's bytes behind a list of data segments, and their length on the wire.
 
-    ``buf`` is the WQE with the bytes of an inline segment. Raises :class:`AccessError`,
-    TOO_FRAGMENTED for more than MAX_BYTES or STEPS_PER_ACCESS.
+    ``limit`` is that of ``access``, ``buf`` the WQE with the bytes of an inline segment. Raises
+    :class:`AccessError`, TOO_FRAGMENTED for more than MAX_BYTES or above ``limit``.
     """
     if len(segments) == 1 and segments[0][1] == INLINE_KEY:
         size, _, start = segments[0]
         return (memoryview(buf)[start : start + size],), size
-    limit = hca.budget.steps + STEPS_PER_ACCESS
     views, left = segment_views(hca, pd, qpn, segments, (0, _ALL, need), limit, buf)
     return views, _ALL - left
 
@@ -136,9 +141,6 @@ def segment_views(
     ``limit`` of ``access``.
     """
     offset, left, need = span
-    limit = step_limit or _NO_LIMIT
-    if step_limit is None and left > SEGMENT_BYTES:
-        limit = hca.budget.steps + STEPS_PER_ACCESS
     if len(segments) == 1 and not hca.has_signatures:  # most requests
         byte_count, lkey, address = segments[0]
         size = (byte_count & LENGTH or SEGMENT_2GIB) - offset
@@ -146,9 +148,10 @@ def segment_views(
             size = left
         if lkey != INLINE_KEY and 0 < size <= MAX_BYTES:
             views: Views = access(hca, pd, qpn, lkey, (address + offset, size, need), 0, step_limit)
-            if hca.budget.steps <= limit:
-                return views, left - size
-            raise AccessError(TOO_FRAGMENTED, lkey, address + offset, size, SEGMENT_BYTES)
+            return views, left - size
+    limit = step_limit or _NO_LIMIT
+    if step_limit is None and left > SEGMENT_BYTES:
+        limit = hca.budget.steps + STEPS_PER_ACCESS
     too_much = left - MAX_BYTES
     gathered: Views = ()
     joined: list[memoryview] | None = None

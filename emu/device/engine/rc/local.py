@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.mr.access_error import SEGMENT_BYTES
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
 from emu.device.engine.rc import segments
 from emu.device.engine.rc.agreement import agree
 from emu.device.engine.rc.receive import check_resource, set_aside
 from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first
 from emu.device.engine.rc.responder import complete, execute, execute_atomic
+from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.direct_path import AETH_BYTES, BTH_AND_ICRC_BYTES
 from emu.device.objects.queues.message import ATOMICS, WITH_RESPONSE_DATA, Message, MsgOp
@@ -32,7 +32,6 @@ from emu.device.objects.queues.outcome import (
 from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.state.hca import Hca
 from layouts.enums import QpType
 from layouts.wire import bth
@@ -68,13 +67,13 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
         path = agree(hca, qp, node, peer)
         if path is None:
             return NEEDS_PACKETS
-    has_response_data = message.op in WITH_RESPONSE_DATA
+    length, has_response_data = message.length, message.op in WITH_RESPONSE_DATA
     if has_response_data and (path.reads_ahead or peer.response_pace is not None):
         return NEEDS_PACKETS
     # UC accepts any PSN for the first packet of a message (IBTA 9.9.2.1.1).
     if qp.psn != peer.epsn and qp.st is not _UC:
         return NEEDS_PACKETS
-    packets = -(-message.length // qp.mtu_bytes) or 1
+    packets = 1 if length <= qp.mtu_bytes else packets_of(length, qp.mtu_bytes)
     if theirs.is_up and ours.is_up:
         outcome = pass_on(hca, qp, wqe, node, peer, message)
     else:
@@ -87,10 +86,9 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
     if has_response_data or (qp.moving is not None and message.counted):
         count(ours, theirs, qp, message, packets)
         return None
-    lengths, length = path.lengths, message.length
-    if length in lengths:
-        lengths[length] += 1
-    else:
+    try:
+        path.lengths[length] += 1
+    except KeyError:
         path.count_first(length)
     return None
 
@@ -113,7 +111,7 @@ def _loop(hca: Hca, qp: Qp, wqe: Wqe, peer: Qp, message: Message) -> Outcome | N
         return _NO_PEER
     outcome = pass_on(hca, qp, wqe, hca, peer, message)
     if outcome is None:
-        packets = -(-message.length // qp.mtu_bytes) or 1
+        packets = packets_of(message.length, qp.mtu_bytes)
         qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
         qp.retries = qp.rnr_retries = 0
     return outcome
@@ -130,8 +128,6 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     function fails that function and is Dropped here. Nak, RnrNak and LocalAccessFailed count the
     packets at both ports.
     """
-    if hca.budget.steps > POLL_BUDGET and message.op in segments.DIVISIBLE:
-        message.limit = message.limit or SEGMENT_BYTES  # the receiver's memory may be scattered
     outcome: Outcome | None = None
     if not message.limit:
         try:
@@ -150,7 +146,7 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
         if outcome is None or isinstance(outcome, TooFragmented):
             outcome = segments.move(hca, qp, node, peer, message)
     if isinstance(outcome, (Nak, RnrNak, LocalAccessFailed)):
-        packets = -(-message.length // qp.mtu_bytes) or 1
+        packets = packets_of(message.length, qp.mtu_bytes)
         is_refused = not isinstance(outcome, LocalAccessFailed)
         count(hca.link, node.link, qp, message, packets, is_refused=is_refused)
         message.counted = message.done
@@ -185,29 +181,36 @@ def _send(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
 
 
 def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
-    """Execute a whole WRITE, and complete its receive WQE if it has immediate data.
+    """Execute a whole WRITE."""
+    if message.immediate is not None:
+        return _write_immediate(hca, qp, message, slid)
+    target = begin_rdma(hca, qp, message)
+    if isinstance(target, Outcome):
+        if isinstance(target, TooFragmented):
+            segments.note_started(hca.srqs, qp, message, target)
+        return target
+    data = message.data
+    if len(target) == 1 and len(data) == 1:
+        target[0][:] = data[0]
+    else:
+        copy(target, data)
+    return None
+
+
+def _write_immediate(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
+    """Execute a whole WRITE with immediate data, and complete its receive WQE.
 
     If only the receive WQE is missing, all packets before the last one stay placed.
     """
-    immediate = message.immediate
-    if immediate is not None and needs_wqe_first(qp, message):
+    if needs_wqe_first(qp, message):
         refused = check_op_valid(hca, qp, message) or check_resource(hca, qp, message)
         if refused is not None:
             return refused
     target = begin_rdma(hca, qp, message)
     if isinstance(target, Outcome):
-        if not isinstance(target, PageFault):
-            return segments.note_started(hca.srqs, qp, message, target)
-        if immediate is not None and message.has_wqe:
+        if isinstance(target, PageFault) and message.has_wqe:
             set_aside(hca.srqs, qp, message)
-        return target
-    if immediate is None:
-        data = message.data
-        if len(target) == 1 and len(data) == 1:
-            target[0][: message.length] = data[0]
-        else:
-            copy(target, data)
-        return None
+        return segments.note_started(hca.srqs, qp, message, target)
     message.target = target
     refused = None if message.has_wqe else check_resource(hca, qp, message)
     if refused is not None:

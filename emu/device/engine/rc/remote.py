@@ -83,7 +83,8 @@ def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
     rx_atomic_requests, refused requests included. A request that waits for a page is counted when
     it is repeated.
     """
-    op, rdma = message.op, REMOTE[message.op]
+    op = message.op
+    rdma = REMOTE[op]
     if qp.counter is not None:
         qp.counter.values[rdma.counter] += 1
     if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):

@@ -16,6 +16,7 @@ from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.state.caps import Caps
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode
@@ -92,7 +93,8 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) ->
     elif op is MsgOp.MASKED_FETCH_ADD:
         message.swap_add_mask = message.compare_mask = 0
     message.old_value = reply_word(hca.caps, size)
-    message.reply = listed(hca, qp, wqe, message, at + layout.size, LOCAL_WRITE)
+    limit = hca.budget.steps + STEPS_PER_ACCESS  # an atomic cannot be moved in segments
+    message.reply = listed(hca, qp, wqe, message, at + layout.size, LOCAL_WRITE, limit)
     if message.length != size:
         if op not in _PLAIN or message.length < size:
             raise BadWqeError(f"the response to an atomic needs {size} bytes, not {message.length}")

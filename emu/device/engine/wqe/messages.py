@@ -13,7 +13,6 @@ from emu.device.engine.mr.access import INLINE_KEY, access, all_views, listed_le
 from emu.device.engine.mr.access_error import (
     ABSENT_PAGE,
     MAX_BYTES,
-    SEGMENT_BYTES,
     TOO_FRAGMENTED,
     AccessError,
     Violation,
@@ -29,7 +28,7 @@ from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Destination
 from emu.device.port.link import AddressVectors
-from emu.device.rounds.budget import STEPS_PER_ACCESS
+from emu.device.rounds.budget import POLL_BUDGET, STEPS_PER_ACCESS
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode, QpType
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
@@ -44,8 +43,8 @@ _INLINE_HEADER_BYTES: Final = 4
 """Length field at the start of an inline segment; the data follow."""
 _AV_EXTENDED: Final = 1 << 31
 _AV_BASE_BYTES: Final = DS
-_WRITE_DS: Final = 2
-"""Segments before the data of a WRITE that does not name its receiver: ctrl, raddr."""
+_WRITE_DATA: Final = 2 * DS
+"""Offset of the data of a WRITE that does not name its receiver: behind ctrl and raddr."""
 _SEND_IMM: Final = int(Opcode.SEND_IMM)
 _SEND_INVAL: Final = int(Opcode.SEND_INVAL)
 _WRITE_IMM: Final = int(Opcode.RDMA_WRITE_IMM)
@@ -73,7 +72,7 @@ def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     Immediate data, or the rkey to invalidate, are in the control segment.
     """
     message = Message()
-    message.op, message.limit, message.scattered = _SEND, 0, None
+    message.op, message.limit = _SEND, 0
     message.immediate = wqe.imm if wqe.opcode == _SEND_IMM else None
     message.inv_rkey = wqe.imm if wqe.opcode == _SEND_INVAL else None
     message.solicited = wqe.fm_ce_se & SOLICITED != 0
@@ -91,14 +90,15 @@ def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """
     message = Message()
     message.op, message.limit = _WRITE, 0
-    message.immediate = wqe.imm if wqe.opcode == _WRITE_IMM else None
-    if wqe.fm_ce_se & SOLICITED:
-        message.solicited = True
-    if qp.st in _NAMING or wqe.ds < _WRITE_DS:
+    if wqe.opcode == _WRITE_IMM:  # only then a completion at the peer can be solicited
+        message.immediate, message.solicited = wqe.imm, wqe.fm_ce_se & SOLICITED != 0
+    else:
+        message.immediate = None
+    if qp.st in _NAMING:
         at = remote_address(hca.link, qp, wqe, message)
     else:  # most requests, without a call
         message.va, message.rkey = _read_raddr(wqe.buf, DS)
-        at = _WRITE_DS * DS
+        at = _WRITE_DATA
     message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
 
@@ -202,12 +202,15 @@ def inline_segment(at: int, length: int, end: int) -> tuple[Segment, int]:
     return (length, INLINE_KEY, start), start + length + DS - 1 & -DS
 
 
-def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> Views:
+def listed(
+    hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int, limit: int = POLL_BUDGET
+) -> Views:
     """Return the views behind a message's data segments, and set the message's length.
 
-    Returns () and sets ``message.limit`` when they are too much for one call. Returns () and sets
-    ``message.reply_error`` when a response cannot be stored there: the error is due with the
-    response. Raises BadWqeError, and AccessError for data that cannot be read or for an absent
+    Returns () and sets ``message.limit`` when they are too much for one call, or when
+    ``hca.budget.steps`` would exceed ``limit``: the message is then moved in segments. Returns ()
+    and sets ``message.reply_error`` when a response cannot be stored there: the error is due with
+    the response. Raises BadWqeError, and AccessError for data that cannot be read or for an absent
     page.
     """
     try:
@@ -216,17 +219,13 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
             size, lkey, address = segment
             if 0 < size <= MAX_BYTES:  # neither inline nor 2 GiB
                 message.segments, message.length = (segment,), size
-                budget = hca.budget
-                limit = budget.steps + STEPS_PER_ACCESS
-                views = access(hca, qp.pd, qp.handle, lkey, (address, size, need), 0, limit)
-                if budget.steps > limit:
-                    raise AccessError(TOO_FRAGMENTED, lkey, address, size, SEGMENT_BYTES)
-                return views
+                return access(hca, qp.pd, qp.handle, lkey, (address, size, need), 0, limit)
+        need_segment(wqe, at)
         if need == LOCAL_READ and (inline := _only_inline(wqe, at)):
             message.segments, message.length = (inline,), inline[0]
             return (memoryview(wqe.buf)[inline[2] : inline[2] + inline[0]],)
         message.segments = segments = data_segments(wqe, at, need)
-        views, message.length = all_views(hca, qp.pd, qp.handle, segments, need, wqe.buf)
+        views, message.length = all_views(hca, qp.pd, qp.handle, segments, need, limit, wqe.buf)
     except AccessError as error:
         if error.violation is TOO_FRAGMENTED:
             message.limit = error.limit
@@ -259,7 +258,8 @@ def gather(
 
     Raises AccessError, TOO_FRAGMENTED when they are too much for one call.
     """
-    return all_views(hca, qp.pd, qp.handle, segments, need, wqe.buf)
+    limit = hca.budget.steps + STEPS_PER_ACCESS
+    return all_views(hca, qp.pd, qp.handle, segments, need, limit, wqe.buf)
 
 
 def memory_of(
