@@ -93,7 +93,8 @@ def poll(hca: Hca, qp: Qp) -> bool:
         else:
             if connection is None:
                 address, wire = qp.destination, hca.wire
-                node = wire.node(address) if address else None
+                find = wire.node  # CPython specializes no call of a method stored at an object
+                node = find(address) if address else None
                 if wire.needs_packets(address, node):
                     connection = connection_of(hca, qp)
             if connection is not None:
@@ -136,7 +137,7 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
                 wqe = first
             elif waiting > 0:
                 wqe = sq.fetch(waiting)
-            else:  # later requests ring their own doorbell
+            else:
                 return False
             work = parse(hca, qp, wqe)
         if isinstance(work, Message):
@@ -168,6 +169,8 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
             budget.charge(sent >> LOG_BYTES_PER_STEP)
             if left < 0:
                 return True
+        if waiting <= 0 and own is None:  # later requests ring their own doorbell
+            return False
         if budget.steps > POLL_BUDGET:
             return True
     return True

@@ -175,11 +175,12 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> bool:
     if not wqe.blocks:
         rendezvous.done(hca.cqes, hca.scheduler, qp, wqe)
         return qp.state is _RTS
-    sq, cq = qp.sq, qp.scq
+    sq = qp.sq
     assert sq is not None
-    assert cq is not None
     sq.ci = sq.ci + wqe.blocks & COUNTER_MASK  # ``consume``, without a call
     if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
+        cq = qp.scq
+        assert cq is not None
         complete_send(hca.cqes, cq, qp, wqe, length)
     if qp.is_draining:
         qp_life.to_drained(hca.events, qp)

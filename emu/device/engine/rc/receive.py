@@ -76,9 +76,12 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     with WQ_CATAS_ERROR: Nak (REMOTE_OPERATIONAL_ERROR), on UC Dropped. A WQE that was set aside is
     reused first. The SRQ's limit event may be raised.
     """
-    srq = qp.srq if qp.st is not _XRC else shared_queue(hca, qp, message)
-    if isinstance(srq, Outcome):
-        return srq
+    srq = qp.srq
+    if qp.st is _XRC:
+        named = shared_queue(hca, qp, message)
+        if isinstance(named, Outcome):
+            return named
+        srq = named
     queue: RecvQueue | None
     if srq is None:
         queue, cq, srqn = qp.rq, qp.rcq, 0
@@ -330,6 +333,5 @@ def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
         wqe.index, message.length, receive.srqn, immediate or 0, qp.remote_qpn, slid,
         message.solicited, 0, None,
     )  # fmt: skip
-    completions.complete_receive(
-        hca.cqes, hca.srqs, receive.cq, qp, opcode, received, message.scattered
-    )
+    data = message.scattered if qp.cs_res else None
+    completions.complete_receive(hca.cqes, hca.srqs, receive.cq, qp, opcode, received, data)

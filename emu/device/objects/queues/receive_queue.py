@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 END_OF_LIST_LKEY: Final = 0x100
 _COUNTER: Final = Struct(">I")
+_number: Final = int.from_bytes
 _read_segment: Final = DATA.unpack
 _read_segments: Final = DATA.iter_unpack
 _COUNTER_MASK: Final = 0xFFFF
@@ -161,8 +162,8 @@ class RecvRing(RecvQueue):
         posted: int
         record = self._record
         if record.limit:
-            # Copied first: Struct reads single bytes, while the driver may write the counter.
-            (posted,) = _COUNTER.unpack(record.view.tobytes())
+            # Copies first: Struct reads single bytes, while the driver may write the counter.
+            posted = _number(record.view, "big")
         else:
             self._pages.keep_record(record, self._dbr_addr, _COUNTER.size)
             (posted,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, _COUNTER.size))

@@ -17,6 +17,7 @@ from emu.device.ports import DmaError, GuestMemory
 from layouts.rings.wqe import CTRL, DS, WQEBB
 
 _PRODUCER: Final = Struct(">I")
+_number: Final = int.from_bytes
 _CONTROL: Final = Struct(">xHBI3xBI")
 """A control segment: index and opcode, qpn_ds, fm_ce_se, imm."""
 _BLOCK: Final = Struct(f"{WQEBB}s")
@@ -138,11 +139,8 @@ class SendRing:
         producer: int | None = self.posted
         if producer is None:
             record = self._record
-            if record.limit:
-                # Copied first: Struct reads single bytes, while the driver may write the index.
-                (producer,) = _PRODUCER.unpack(record.view.tobytes())
-            else:
-                producer = self._recorded()
+            # Copies first: Struct reads single bytes, while the driver may write the index.
+            producer = _number(record.view, "big") if record.limit else self._recorded()
         count = (producer - self.ci) & COUNTER_MASK
         if count > self._size:
             raise BadWqeError(

@@ -65,10 +65,10 @@ _AV: Final = av.packer(
 class RoceLink:
     """Implements ``emu.device.port.link.Link`` for an Ethernet vPort."""
 
-    lid = 0
     has_link = False
 
     def __init__(self, vport: NicVport, gids: GidTable) -> None:
+        self.lid = 0
         self._port = vport.port
         self._vport = vport
         self.gids = gids
