@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from emu.device.engine import lifecycle
-from emu.device.engine.rc.packets.intake import receive, receive_train
+from emu.device.engine.rc.packets.connection import receive, receive_train
 from emu.device.engine.ud import delivery
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.datagram_packets import datagram_of, frame_of

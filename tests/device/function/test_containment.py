@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.engine import lifecycle
 from emu.device.engine.rc import local
-from emu.device.engine.rc.packets import intake
+from emu.device.engine.rc.packets import connection
 from emu.device.engine.ud import datagram
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
@@ -185,7 +185,7 @@ def test_datagram(pair, blunder, told):
 def test_packet(packet_pair, blunder, told):
     left, right = packet_pair
     channel = Channel(QpType.RC, left, right)
-    blunder(intake, "take", right.function)
+    blunder(connection, "take", right.function)
     channel.send(left.region(64).sge())
     channel.settle()
     told()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.steering import rdma as rdma_steering
 from emu.device.engine.eth.steering.rdma import RdmaVerdict
-from emu.device.engine.rc.packets import intake
+from emu.device.engine.rc.packets.connection import receive, receive_train
 from emu.device.engine.ud.delivery import arrive
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK
@@ -82,7 +82,7 @@ def take(
             hca.link.count_looped(1, len(frame))
             hca.nic_vport.looped_in.sort_frame(frame, 1, len(frame))
             hca.nic_vport.looped_out.sort_frame(frame, 1, len(frame))
-        intake.receive(hca, packet, len(frame))
+        receive(hca, packet, len(frame))
     return True
 
 
@@ -120,7 +120,7 @@ def _take_train(hca: Hca, train: Train) -> bool:
     ):
         return False
     hca.nic_vport.received.sort_frame(head, train.count, train.count * length)
-    intake.receive_train(hca, train, length)
+    receive_train(hca, train, length)
     return True
 
 

@@ -1,7 +1,7 @@
 """Checks a packet's headers against its queue pair (IBTA 9.6.1).
 
 The checks are in the specification's order. Each check runs on each received packet
-(``packets/intake.py``), and once on test packets that are not sent (``agreement.py``).
+(``packets/connection.py``), and once on test packets that are not sent (``agreement.py``).
 """
 
 from __future__ import annotations

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 from pydantic import Field as Bounds
 
 from emu.device.engine.rc.headers import objection
-from emu.device.engine.rc.packets import intake
-from emu.device.engine.rc.packets.connection import connection_of
-from emu.device.engine.rc.packets.intake import PKT_RX_POINT
+from emu.device.engine.rc.packets.connection import PKT_RX_POINT, connection_of, take
 from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.event import EventField, FaultPacket, Result, RuleInjector
 from emu.device.faults.parameters import set_of
@@ -173,8 +171,8 @@ class PacketArrives(_OfPacket[None]):
         return b""
 
     def go_on(self) -> None:
-        """Process the packet, see :func:`emu.device.engine.rc.packets.intake.take`."""
-        intake.take(self.faults.hca, self._packet, self._octets)
+        """Process the packet, see :func:`emu.device.engine.rc.packets.connection.take`."""
+        take(self.faults.hca, self._packet, self._octets)
 
     def keep(self) -> None:
         """Copy the payload, a view of the frame in which it arrived."""

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from emu.device.engine.rc.packets.intake import receive
+from emu.device.engine.rc.packets.connection import receive
 from emu.device.engine.ud.delivery import QP0, QP1, arrive
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.endport import EndPort, end_port

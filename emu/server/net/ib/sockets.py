@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.device.engine import lifecycle
-from emu.device.engine.rc.packets import intake
+from emu.device.engine.rc.packets.connection import receive, receive_train
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.datagram_packets import datagram_of, frame_of
 from emu.device.port.ib.endport import EndPort, end_port
@@ -280,7 +280,7 @@ class SocketFabric(LocalFabric):
             return 1
         if self.watcher is not None:
             self.watcher.packet(node.link.lid, frame, is_sent=False)
-        intake.receive(node, packet, len(frame))
+        receive(node, packet, len(frame))
         return 1
 
     def parse_train(self, frame: memoryview) -> Train:
@@ -300,7 +300,7 @@ class SocketFabric(LocalFabric):
         if (node := self.node(lid)) is None:
             return TRAIN_WORK
         if lid not in self.rx_links and self.watcher is None:
-            intake.receive_train(node, train, train.length)
+            receive_train(node, train, train.length)
             return TRAIN_WORK
         for one in frames_of(train):
             view = memoryview(one)

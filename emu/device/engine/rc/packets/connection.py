@@ -1,17 +1,26 @@
-"""Packet connection of a queue pair, created when its first packet is sent or received.
+"""Packet connection of a queue pair: its packets are sent and received here.
 
-The connection holds the state that only packets need: the route, and the state machines of
-requester and responder. A queue pair whose peer is in this process never has one.
+The connection is created when the first packet is sent or received. It holds the state that only
+packets need: the route, and the state machines of requester and responder. A queue pair whose peer
+is in this process never has one.
+
+A received packet that fails a check of its headers (``emu.device.engine.rc.headers``) is dropped,
+and counted by the check. Bad packets raise no exception here. A packet with the headers of the last
+one that has passed needs no second check, unless context, state or port have changed.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.qp.events import establish
 from emu.device.engine.qp.transitions import RECEIVING
+from emu.device.engine.rc.headers import WRONG_PKEY, objection
 from emu.device.engine.rc.packets.completer import PacketCompleter
-from emu.device.engine.rc.packets.rate import FlowRate
+from emu.device.engine.rc.packets.migration import refusal_on_migration
+from emu.device.engine.rc.packets.rate import FlowRate, answer_mark, obeys, slowed_down
 from emu.device.engine.rc.packets.requester import PacketRequester
 from emu.device.engine.rc.packets.responder import PacketResponder
 from emu.device.engine.rc.packets.sender import PacketSender
@@ -20,18 +29,30 @@ from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.link import Route
 from emu.device.port.packet import Packet
-from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP
+from emu.device.port.train import Train
+from emu.device.rounds.costs import (
+    LOG_BYTES_PER_STEP,
+    LOG_INTERVALS_PER_STEP,
+    STEPS_PER_PACKET,
+)
 from emu.device.state.cancellable_call import CancellableCall
 from emu.device.state.containment import contain
+from emu.device.state.points import FaultPoint
 from layouts.enums import PmState, QpState
-from layouts.wire.bth import ICRC_BYTES
+from layouts.wire.bth import ICRC_BYTES, PacketKind
+from layouts.wire.packet_ops import RESPONSES
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.ports import CarryTrain, Timer
     from emu.device.state.hca import Hca
 
+log = logging.getLogger(__name__)
 
+PKT_RX_POINT: Final[FaultPoint[[Packet, int], None]] = FaultPoint("pkt.rx")
+_RTR: Final = QpState.RTR
+_RTS: Final = QpState.RTS
+_CNP: Final = PacketKind.CNP
 _MIGRATED: Final = PmState.MIGRATED
 
 
@@ -54,8 +75,8 @@ class PacketConnection:
         self.responder = PacketResponder(self)
         self._route: Route | None = None
         self.accepted: object = None
-        """Headers of the last packet that has passed their checks (``intake.py``); None after a
-        change of the context.
+        """Headers of the last packet that has passed their checks; None after a change of the
+        context.
         """
         self.is_waiting = False
         """Whether sending waits until the wire has space or the rate allows it."""
@@ -212,4 +233,133 @@ def connection_of(hca: Hca, qp: Qp) -> PacketConnection:
     if connection is None:
         connection = qp.connection = PacketConnection(hca, qp)
     assert isinstance(connection, PacketConnection)  # only this function creates one
+    return connection
+
+
+def receive(hca: Hca, packet: Packet, length: int) -> None:
+    """Receive a packet of a connected service, ``length`` bytes in all, for this function's LID.
+
+    Never raises: an exception fails the function. A fault plan may change or drop the packet.
+    """
+    try:
+        faults = hca.probes.faults
+        if faults is None or not faults.wants_packets:
+            take(hca, packet, length)
+        else:
+            faults.show(PKT_RX_POINT, packet, length)
+    except Exception:
+        hca.health.fail()
+
+
+def receive_train(hca: Hca, train: Train, length: int) -> None:
+    """Receive a train of packets with ``length`` bytes each: as a whole, or one by one.
+
+    Never raises: an exception fails the function.
+    """
+    try:
+        is_watched = hca.probes.faults is not None and hca.probes.faults.wants_packets
+        if not is_watched and _take_train(hca, train, length):
+            return
+    except Exception:
+        hca.health.fail()
+        return
+    for packet in train.packets():
+        receive(hca, packet, length)
+
+
+def _take_train(hca: Hca, train: Train, length: int) -> bool:
+    """Process a train with valid headers and without a path change; return whether it was.
+
+    False, without an effect, for any other train, for a marked one, and without a packet
+    connection: its packets are then taken one by one. A response outside RTS is counted as received
+    and dropped.
+    """
+    first = train.first
+    qp = hca.qps.get(first.qpn)
+    if not hca.link.is_up or qp is None or qp.path_state is not _MIGRATED or first.is_marked:
+        return False
+    connection = qp.connection
+    if objection(hca.link, qp, first) or not isinstance(connection, PacketConnection):
+        return False
+    hca.budget.charge(STEPS_PER_PACKET + (len(train.payload) >> LOG_BYTES_PER_STEP))
+    hca.link.count_received(train.count, train.count * length)
+    if first.op.kind in RESPONSES:
+        if qp.state is _RTS:
+            connection.completer.train(train)
+    else:
+        if qp.state is _RTR:
+            establish(hca.events, qp)
+        connection.responder.train(train)
+    return True
+
+
+def take(hca: Hca, packet: Packet, length: int) -> None:
+    """Count a packet and pass it to its queue pair, without planned faults.
+
+    Ignored uncounted while the link is down. A refused packet is counted in ``link.dropped`` by its
+    reason; a wrong P_Key also as a violation. CNPs and ECN marks act on the rate. The first packet
+    creates the connection. A response outside RTS is dropped.
+    """
+    link = hca.link
+    if not link.is_up:
+        return
+    hca.budget.charge(STEPS_PER_PACKET)
+    link.count_received(1, length)
+    qp = hca.qps.get(packet.qpn)
+    headers = packet.op.service, packet.slid, packet.pkey, packet.grh, link.attributes
+    if (
+        qp is None
+        or not isinstance(connection := qp.connection, PacketConnection)
+        or connection.accepted != headers
+        or qp.state not in RECEIVING
+        or qp.path_state is not _MIGRATED
+    ):
+        connection = _examine(hca, qp, packet, headers)
+        if connection is None:
+            return
+        qp = connection.qp
+    if packet.op.kind in RESPONSES:
+        if qp.state is _RTS:
+            connection.completer.take(packet)
+    else:
+        if qp.state is _RTR:
+            establish(hca.events, qp)
+        connection.responder.request(packet)
+
+
+def _examine(
+    hca: Hca, qp: Qp | None, packet: Packet, headers: tuple[object, ...]
+) -> PacketConnection | None:
+    """Return the connection of a packet whose headers pass their checks; else drop it.
+
+    A dropped packet is counted by the reason, and a wrong P_Key or an ignored CNP as such. CNPs and
+    ECN marks act on the rate; a CNP ends here. The packets with equal ``headers`` that follow are
+    not examined, unless each of them has to be.
+    """
+    link = hca.link
+    why = objection(link, qp, packet)
+    if qp is not None and qp.path_state is not _MIGRATED:
+        why = refusal_on_migration(hca, qp, packet, why)
+    congestion = link.congestion
+    if why or qp is None:
+        log.debug("%r dropped: %s", packet, why)
+        link.dropped[why] += 1
+        if why is WRONG_PKEY:
+            link.violated_pkey()
+        if congestion is not None and packet.op.kind is _CNP:
+            congestion.counts["rp_cnp_ignored"] += 1
+        return None
+    if congestion is not None:
+        if packet.op.kind is _CNP:
+            if obeys(qp, congestion):
+                connection, now = connection_of(hca, qp), hca.clock.now_ns()
+                connection.limit(slowed_down(hca.budget, congestion, connection.rate, now))
+            return None
+        if packet.is_marked:
+            connection = connection_of(hca, qp)
+            next_cnp_ns = connection.next_cnp_ns
+            connection.next_cnp_ns = answer_mark(hca, qp, congestion, next_cnp_ns)
+            return connection
+    connection = connection_of(hca, qp)
+    connection.accepted = headers
     return connection

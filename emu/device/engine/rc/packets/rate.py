@@ -1,4 +1,8 @@
-"""Rate of a flow that congestion notifications slow down, by DCQCN.
+"""Congestion notifications (IBTA A17.9), and the rate of a flow that they slow down, by DCQCN.
+
+A CNP answers a packet with an ECN mark, at most one in ``min_time_between_cnps`` for each
+queue pair. A CNP from the peer slows the queue pair down and has no other effect. A flood of CNPs
+at worst reduces the flow to the lowest rate.
 
 Each CNP cuts the rate by half of the congestion estimate alpha: a moving average of received CNPs
 with the weight ``dce_tcp_g``, updated every ``dce_tcp_rtt``. Then the rate rises towards its target
@@ -10,9 +14,16 @@ Source: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCO
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from emu.device.port.congestion import ALPHA_ONE, Congestion
+from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP, STEPS_PER_NOTICE
+from layouts.enums import QpState
+
+if TYPE_CHECKING:
+    from emu.device.objects.queues.qp import Qp
+    from emu.device.rounds.budget import Budget
+    from emu.device.state.hca import Hca
 
 BURST_NS: Final = 50_000
 """Maximum lead of a flow over its rate, so that it need not wait after each packet."""
@@ -26,6 +37,47 @@ _MEGA: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
 _NS_PER_US: Final = 1000
 _ALMOST: Final = 0.999
+_RTS: Final = QpState.RTS
+
+
+def answer_mark(hca: Hca, qp: Qp, congestion: Congestion, not_before: int) -> int:
+    """Send a CNP to the peer for a packet with an ECN mark, and count the mark.
+
+    Return the time from which on the peer may be notified again. No CNP is sent, nor np_cnp_sent
+    counted, before ``not_before``, without np_enabled for the priority, or without a source GID.
+    """
+    congestion.counts["np_ecn_marked_roce_packets"] += 1
+    now = hca.clock.now_ns()
+    if not congestion.np_enabled[qp.eth_prio] or now < not_before:
+        return not_before
+    frame = hca.roce.notification(qp.ctx.primary_address_path, qp.remote_qpn)
+    if frame:
+        congestion.counts["np_cnp_sent"] += 1
+        hca.link.count_sent(1, len(frame))
+        hca.wire.transmit(hca, frame, qp.handle)
+    return now + congestion.np.min_time_between_cnps * _NS_PER_US
+
+
+def obeys(qp: Qp, congestion: Congestion) -> bool:
+    """Return whether a queue pair obeys a CNP; count rp_cnp_handled, or rp_cnp_ignored.
+
+    False outside RTS, and without rp_enabled for the priority.
+    """
+    is_obeyed = congestion.rp_enabled[qp.eth_prio] and qp.state is _RTS
+    congestion.counts["rp_cnp_handled" if is_obeyed else "rp_cnp_ignored"] += 1
+    return is_obeyed
+
+
+def slowed_down(
+    budget: Budget, congestion: Congestion, rate: FlowRate | None, now: int
+) -> FlowRate:
+    """Return the rate of a flow after a CNP, a new one for a flow without a limit."""
+    if rate is None:
+        rate = FlowRate(congestion, now)
+    before = rate.made_up
+    rate.notified(now)
+    budget.charge(STEPS_PER_NOTICE + (rate.made_up - before >> LOG_INTERVALS_PER_STEP))
+    return rate
 
 
 class FlowRate:

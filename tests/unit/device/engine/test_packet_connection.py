@@ -2,7 +2,7 @@
 
 from helpers.device.forging import request
 
-from emu.device.engine.rc.packets import intake
+from emu.device.engine.rc.packets.connection import receive
 from emu.device.port.ib.framing import parse
 from emu.device.port.packet import OPS
 from emu.driver.verbs.channels import Channel
@@ -17,6 +17,6 @@ def test_datagram_among_the_packets_of_connections(packet_pair):
     datagrams = Channel(QpType.UD, *packet_pair).receiver
     packet = parse(memoryview(request(channel, PacketKind.SEND, 0x10, payload=bytes(64))))
     packet.op, packet.qpn = OPS[Service.UD, PacketKind.SEND, True, True, None], datagrams.qpn
-    intake.receive(right.hca, packet, 64)
+    receive(right.hca, packet, 64)
     assert right.hca.link.dropped["wrong transport service"] == 1
     assert right.hca.qps.get(datagrams.qpn).connection is None
