@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from emu.device.objects.queues.message import Message, MsgOp
 from layouts.prm import Prm
 from layouts.wire import bth as wire
 from layouts.wire.bth import (
@@ -129,6 +130,43 @@ class Packet:
 
     def __repr__(self) -> str:
         return f"{self.op} to qp {self.qpn:#x}, psn {self.psn:#x}"
+
+
+MSG_OPS: Final = {
+    PacketKind.SEND: MsgOp.SEND,
+    PacketKind.WRITE: MsgOp.WRITE,
+    PacketKind.READ: MsgOp.READ,
+    PacketKind.COMPARE_SWAP: MsgOp.COMPARE_SWAP,
+    PacketKind.FETCH_ADD: MsgOp.FETCH_ADD,
+    PacketKind.MASKED_COMPARE_SWAP: MsgOp.MASKED_COMPARE_SWAP,
+    PacketKind.MASKED_FETCH_ADD: MsgOp.MASKED_FETCH_ADD,
+}
+"""Operation of a message, by the kind of its packets."""
+
+KINDS: Final = {op: kind for kind, op in MSG_OPS.items()}
+"""Kind of the packets, by the operation of their message."""
+
+
+def request_packet(
+    message: Message, service: Service | None, qpn: int, psn: int, is_first: bool, is_last: bool
+) -> Packet:
+    """Return a packet of a message with its header fields; immediate data only in the last one."""
+    ending: type[Prm] | None = None
+    if is_last:
+        if message.immediate is not None:
+            ending = wire.imm_dt
+        elif message.inv_rkey is not None:
+            ending = wire.ieth
+    packet = Packet(OPS[service, KINDS[message.op], is_first, is_last, ending], qpn, psn)
+    if is_first:
+        packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
+    if ending is not None:
+        packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
+    if is_last and message.solicited:
+        packet.solicited = True
+    if message.srqn:
+        packet.srqn = message.srqn
+    return packet
 
 
 FrontT = TypeVar("FrontT")

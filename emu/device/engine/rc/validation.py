@@ -12,32 +12,16 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.rc.checks import RxCheck, invalid_request
-from emu.device.objects.queues.message import MASKED_ATOMIC_SIZES, Message, MsgOp
+from emu.device.objects.queues.message import MASKED_ATOMIC_SIZES, Message
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.qp import Qp
-from emu.device.port.packet import MAX_PAYLOAD, OPS, Packet
+from emu.device.port.packet import KINDS, MAX_PAYLOAD, MSG_OPS, OPS, Packet
 from layouts.wire.bth import PSN_HALF, PSN_MASK, PacketKind, Service
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-MSG_OPS: Final = {
-    PacketKind.SEND: MsgOp.SEND,
-    PacketKind.WRITE: MsgOp.WRITE,
-    PacketKind.READ: MsgOp.READ,
-    PacketKind.COMPARE_SWAP: MsgOp.COMPARE_SWAP,
-    PacketKind.FETCH_ADD: MsgOp.FETCH_ADD,
-    PacketKind.MASKED_COMPARE_SWAP: MsgOp.MASKED_COMPARE_SWAP,
-    PacketKind.MASKED_FETCH_ADD: MsgOp.MASKED_FETCH_ADD,
-}
-"""Operation of a message, by the kind of its packets."""
-
-KINDS: Final = {op: kind for kind, op in MSG_OPS.items()}
-"""Kind of the packets, by the operation of their message."""
-
 _SOME_BYTES: Final = memoryview(bytes(MAX_PAYLOAD))
-_WRITE: Final = MsgOp.WRITE
-_READ: Final = MsgOp.READ
 _SENDS: Final = PacketKind.SEND
 _WRITES: Final = PacketKind.WRITE
 _READS: Final = PacketKind.READ

@@ -23,14 +23,14 @@ from emu.device.engine.rc.responder import (
     execute_atomic,
     refuse_packet,
 )
-from emu.device.engine.rc.validation import MSG_OPS, is_possible, op_seq_error, packets_of
+from emu.device.engine.rc.validation import is_possible, op_seq_error, packets_of
 from emu.device.engine.wqe.atomic import ATOMIC_BYTES
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import Outcome, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.receive_request import ReceiveRequest
-from emu.device.port.packet import OPS, Packet, precedes
+from emu.device.port.packet import MSG_OPS, OPS, Packet, precedes
 from emu.device.port.train import Train
 from layouts.enums import CqeSyndrome, QpType
 from layouts.wire.bth import PSN_MASK, PacketKind, Service

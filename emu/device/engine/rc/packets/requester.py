@@ -23,6 +23,7 @@ from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
+from emu.device.port.packet import request_packet
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL
 from layouts.enums import QpState, QpType
@@ -129,7 +130,10 @@ class PacketRequester:
         """Send the only packet of a request that this poll has parsed, with its payload."""
         window, payload, qp = self._window, request.payload, self._qp
         request.payload = ()
-        packet = request.packet(qp, request.first, True, True)
+        assert request.message is not None
+        packet = request_packet(
+            request.message, qp.service, qp.remote_qpn, request.first, True, True
+        )
         window.next = window.sent = request.end
         window.flying += 1
         request.flying = 1
@@ -167,7 +171,8 @@ class PacketRequester:
             return False
         if not requests and window.una != qp.psn:  # a command has set the PSN
             window.restart(qp.psn)
-        request = WindowRequest(wqe, qp.psn)
+        request = WindowRequest()
+        request.wqe, request.first, request.end = wqe, qp.psn, qp.psn
         work = send_requests.parse(self._connection.hca, qp, wqe)
         if isinstance(work, Message):
             if not self._assign_psns(request, work):
@@ -177,7 +182,7 @@ class PacketRequester:
             return False
         elif isinstance(work, Failure):
             request.failure = work
-        window.append(request)
+        self._append(request)
         if posted is not None:
             self._posted = posted - wqe.blocks  # a request of the adapter has none
         if own is not None:
@@ -187,6 +192,20 @@ class PacketRequester:
         else:  # the request is done or has failed
             self._completer.retire()
         return True
+
+    def _append(self, request: WindowRequest) -> None:
+        """Append a request to the window, whose PSNs follow the last one's; count its WQE blocks.
+
+        A READ or atomic also counts as expecting data.
+        """
+        window = self._window
+        requests = window.requests
+        if requests:
+            requests[-1].following = request
+        requests.append(request)
+        window.ahead += request.wqe.blocks
+        if request.expects_data:
+            window.expecting_data += 1
 
     def _is_fenced(self, wqe: Wqe) -> bool:
         """Return whether the request has to wait for earlier ones (IBTA 10.8.3.3).
@@ -269,7 +288,7 @@ class PacketRequester:
         if not self._window.requests:
             self._window.restart(self._qp.psn)
         self.fail(request, why)
-        self._window.append(request)
+        self._append(request)
         self._completer.retire()
 
     def fail(self, request: WindowRequest, why: Failure) -> None:

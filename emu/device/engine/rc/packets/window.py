@@ -17,17 +17,14 @@ from typing import TYPE_CHECKING
 from emu.device.engine.mr.access import segment_views
 from emu.device.engine.mr.access_error import AccessError
 from emu.device.engine.qp.send_requests import Failure
-from emu.device.engine.rc.validation import KINDS
 from emu.device.engine.wqe.messages import memory_of
 from emu.device.objects.memory.rights import LOCAL_READ
 from emu.device.objects.memory.views import Views, take_front
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.port.packet import OPS, Packet
+from emu.device.port.packet import Packet, request_packet
 from emu.device.rounds.budget import STEPS_AHEAD
-from layouts.prm import Prm
-from layouts.wire import bth
 from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 if TYPE_CHECKING:
@@ -55,10 +52,12 @@ class WindowRequest:
     """Packets in flight: sent and not acknowledged."""
     following: WindowRequest | None = None
 
-    def __init__(self, wqe: Wqe, psn: int) -> None:
-        self.wqe = wqe
-        self.first = self.end = psn
-        """First PSN, and the first one after the request."""
+    # The requester sets these when it fetches the request:
+    wqe: Wqe
+    first: int
+    """First PSN."""
+    end: int
+    """First PSN after the request."""
 
     @property
     def op(self) -> MsgOp | None:
@@ -68,28 +67,6 @@ class WindowRequest:
     def offset_of(self, qp: Qp, psn: int) -> int:
         """Return the offset in bytes of a packet's data in those of the request."""
         return (psn - self.first & PSN_MASK) * qp.mtu_bytes
-
-    def packet(self, qp: Qp, psn: int, is_first: bool, is_last: bool) -> Packet:
-        """Return a packet with its header fields; immediate data only in the last one."""
-        message = self.message
-        assert message is not None
-        ending: type[Prm] | None = None
-        if is_last:
-            if message.immediate is not None:
-                ending = bth.imm_dt
-            elif message.inv_rkey is not None:
-                ending = bth.ieth
-        op = OPS[qp.service, KINDS[message.op], is_first, is_last, ending]
-        packet = Packet(op, qp.remote_qpn, psn)
-        if is_first:
-            packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
-        if ending is not None:
-            packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
-        if is_last and message.solicited:
-            packet.solicited = True
-        if message.srqn:
-            packet.srqn = message.srqn
-        return packet
 
     def placing(
         self, hca: Hca, qp: Qp, psn: int, count: int = 1, ahead: list[memoryview] | None = None
@@ -111,7 +88,8 @@ class WindowRequest:
         else:
             payload = memory_of(hca, qp, self.wqe, message, LOCAL_READ, offset, size)
         is_last = (psn + count) & PSN_MASK == self.end
-        return self.packet(qp, psn, not offset, is_last), payload, size
+        packet = request_packet(message, qp.service, qp.remote_qpn, psn, not offset, is_last)
+        return packet, payload, size
 
     def data_ahead(self, hca: Hca, qp: Qp, psn: int, count: int) -> list[memoryview]:
         """Return the data of the next packets, at most ``count``, in reverse order of the views.
@@ -142,7 +120,7 @@ class WindowRequest:
         message = self.message
         assert message is not None
         offset = self.offset_of(qp, psn)
-        packet = self.packet(qp, psn, True, True)
+        packet = request_packet(message, qp.service, qp.remote_qpn, psn, True, True)
         packet.va, packet.length = message.va + offset, message.length - offset
         packet.swap_add, packet.compare = message.swap_add, message.compare
         packet.swap_add_mask, packet.compare_mask = message.swap_add_mask, message.compare_mask
@@ -175,19 +153,6 @@ class SendWindow:
     def distance(self, psn: int) -> int:
         """Return the distance of ``psn`` ahead of ``una``; at least PSN_HALF when it is behind."""
         return psn - self.una & PSN_MASK
-
-    def append(self, request: WindowRequest) -> None:
-        """Append a request, whose PSNs follow the last one's, and count its WQE blocks.
-
-        A READ or atomic also counts as expecting data.
-        """
-        requests = self.requests
-        if requests:
-            requests[-1].following = request
-        requests.append(request)
-        self.ahead += request.wqe.blocks
-        if request.expects_data:
-            self.expecting_data += 1
 
     # -- sending
 
