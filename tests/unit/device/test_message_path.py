@@ -17,7 +17,7 @@ pure_only("the interpreter's calls and instructions are counted")
 
 LIMITS = {
     "RDMA WRITE of 64 B": Counts(14, 21, 29, 1449),
-    "the same as packets": Counts(23, 57, 85, 3737),
+    "the same as packets": Counts(21, 55, 84, 3657),
     "ALLOC_PD": Counts(10, 22, 27, 1177),
     "CREATE_MKEY of 16 pages": Counts(15, 39, 61, 2478),
     "UMR that maps 16 pages": Counts(14, 22, 41, 2073),

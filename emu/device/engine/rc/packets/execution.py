@@ -25,23 +25,20 @@ from emu.device.engine.rc.responder import (
 )
 from emu.device.engine.rc.validation import is_possible, op_seq_error, packets_of
 from emu.device.engine.wqe.atomic import ATOMIC_BYTES
-from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import Outcome, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.receive_request import ReceiveRequest
-from emu.device.port.packet import MSG_OPS, OPS, Packet, precedes
+from emu.device.port.packet import MSG_OPS, Packet, precedes
 from emu.device.port.train import Train
 from layouts.enums import CqeSyndrome, QpType
-from layouts.wire.bth import PSN_MASK, PacketKind, Service
-from layouts.wire.packet_ops import PACKET_OPS
+from layouts.wire.bth import PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
 _UC: Final = QpType.UC
 _SEND: Final = MsgOp.SEND
-_WRITE: Final = MsgOp.WRITE
 _FETCH_ADD: Final = MsgOp.FETCH_ADD
 _SENDS: Final = PacketKind.SEND
 _WRITES: Final = PacketKind.WRITE
@@ -142,29 +139,6 @@ class PacketExecution:
             self.message = None
         elif op.is_first:
             track_at_srq(hca.srqs, qp, message)
-        self._responses.executed(packet)
-        return None
-
-    def whole_write(self, packet: Packet) -> Outcome | None:
-        """Execute a WRITE of one packet, without immediate data, as ``placing`` does.
-
-        Most WRITEs are short: no message has to be kept for further packets. ``placing`` would
-        execute 180 instructions more, a twentieth of the WRITE.
-        """
-        hca, qp = self._hca, self._qp
-        message = Message()
-        message.op, message.va, message.rkey = _WRITE, packet.va, packet.rkey
-        message.length, message.srqn = packet.length, packet.srqn
-        target = begin_rdma(hca, qp, message)
-        if isinstance(target, Outcome):
-            if isinstance(target, TooFragmented):
-                return refuse_packet(hca, qp, message, target)
-            return target
-        payload = packet.payload
-        if len(target) == 1:  # most: without a call
-            target[0][: len(payload)] = payload
-        else:
-            copy(target, (payload,))
         self._responses.executed(packet)
         return None
 
@@ -368,7 +342,7 @@ def _take_operands(message: Message, packet: Packet) -> None:
         message.compare = packet.compare
 
 
-_EXECUTE: Final[Mapping[PacketKind, _Executor]] = {
+EXECUTE: Final[Mapping[PacketKind, _Executor]] = {
     PacketKind.SEND: PacketExecution.placing,
     PacketKind.WRITE: PacketExecution.placing,
     PacketKind.READ: PacketExecution.read,
@@ -377,16 +351,7 @@ _EXECUTE: Final[Mapping[PacketKind, _Executor]] = {
     PacketKind.MASKED_COMPARE_SWAP: PacketExecution.atomic,
     PacketKind.MASKED_FETCH_ADD: PacketExecution.atomic,
 }
-_WHOLE_WRITES: Final = frozenset(
-    OPS[service, _WRITES, True, True, None].code
-    for service in (Service.RC, Service.UC, Service.XRC)
-)
-EXECUTE: Final[Mapping[int, _Executor]] = {
-    code: PacketExecution.whole_write if code in _WHOLE_WRITES else _EXECUTE[op.kind]
-    for code, op in PACKET_OPS.items()
-    if op.kind in _EXECUTE
-}
-"""Functions that execute a request packet, by its opcode."""
+"""Functions that execute a request packet, by its kind."""
 
 REPEAT: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], None]]] = {
     PacketKind.SEND: PacketExecution.duplicate_placing,

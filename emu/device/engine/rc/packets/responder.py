@@ -15,23 +15,26 @@ from typing import TYPE_CHECKING, Any, Final
 from emu.device.engine.rc.checks import RxCheck, invalid_request, trace_refusal
 from emu.device.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
 from emu.device.engine.rc.packets.responses import MAX_RESPONSES, ResponseQueue
+from emu.device.engine.rc.remote import begin_rdma
+from emu.device.engine.rc.responder import refuse_packet
 from emu.device.engine.rc.validation import (
     GAP,
     PACKET_CHECKS,
     check_psn,
-    length_error,
     op_seq_error,
 )
+from emu.device.objects.memory.views import copy
+from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault, Side
-from emu.device.port.packet import Packet
+from emu.device.port.packet import OPS, Packet
 from emu.device.port.train import Train
 from emu.device.rounds.budget import TIMER_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.device.state.held import MAX_HELD, EarlyPackets, HeldPackets
 from layouts.enums import QpType
 from layouts.wire import bth
-from layouts.wire.bth import PSN_MASK, PacketKind
+from layouts.wire.bth import PSN_MASK, PacketKind, Service
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -46,6 +49,12 @@ UC_PAGE_TIMEOUT_NS: Final = 1_000_000_000
 """Time to wait for a page on UC, which has no RNR NAK: the held packets are then lost."""
 
 _RESPONDER: Final = Side.RESPONDER
+_WRITE: Final = MsgOp.WRITE
+_WHOLE_WRITES: Final = frozenset(
+    OPS[service, PacketKind.WRITE, True, True, None].code
+    for service in (Service.RC, Service.UC, Service.XRC)
+)
+"""Opcodes of WRITEs of one packet, without immediate data."""
 _PLACING: Final = (PacketKind.SEND, PacketKind.WRITE)
 _ONE_BY_ONE: Final = TooFragmented(1, "packets of the train are processed one by one")
 
@@ -206,26 +215,57 @@ class PacketResponder:
         after a gap sends a NAK, and is kept with selective repeat. A duplicate gets its response
         again.
         """
-        qp, execution = self._qp, self.execution
+        qp = self._qp
         if qp.st is _UC:
             return self._unreliable(packet)
         if packet.psn != qp.epsn:
             self._unexpected(packet)
             return None
-        message, before = execution.message, execution.offset
-        for check, objection in PACKET_CHECKS:
-            why = objection(qp, packet, message, before)
-            if why:
-                outcome: Outcome | None = invalid_request(self._hca, qp, check, why)
-                break
-        else:
-            outcome = EXECUTE[packet.op.code](execution, packet)
+        outcome = self._execute(packet)
         if outcome is None:
             self._has_naked = self._is_not_ready = False
         elif (held := _ANSWERS[type(outcome)](self, packet, outcome)) is not None:
             return held
         if self._early.packets:
             self._fill_gap()
+        return None
+
+    def _execute(self, packet: Packet) -> Outcome | None:
+        """Run the checks of a packet that is next, and execute it; return None, or the refusal."""
+        qp, execution, size = self._qp, self.execution, len(packet.payload)
+        message, before = execution.message, execution.offset
+        if (  # a short WRITE, as most requests: no objection to its order and length
+            packet.op.code in _WHOLE_WRITES
+            and message is None
+            and packet.length == size <= qp.mtu_bytes
+        ):
+            return self._whole_write(packet, size)
+        for check, objection in PACKET_CHECKS:
+            why = objection(qp, packet, message, before)
+            if why:
+                return invalid_request(self._hca, qp, check, why)
+        return EXECUTE[packet.op.kind](execution, packet)
+
+    def _whole_write(self, packet: Packet, size: int) -> Outcome | None:
+        """Execute a WRITE of one packet of ``size`` bytes, without immediate data.
+
+        No message has to be kept for further packets. The outcomes are those of
+        ``PacketExecution.placing``.
+        """
+        hca, qp = self._hca, self._qp
+        message = Message()
+        message.op, message.va, message.rkey = _WRITE, packet.va, packet.rkey
+        message.length, message.srqn = size, packet.srqn
+        target = begin_rdma(hca, qp, message)
+        if isinstance(target, Outcome):
+            if isinstance(target, TooFragmented):
+                return refuse_packet(hca, qp, message, target)
+            return target
+        if len(target) == 1:  # most: without a call
+            target[0][:size] = packet.payload
+        else:
+            copy(target, (packet.payload,))
+        self.responses.executed(packet)
         return None
 
     def _unexpected(self, packet: Packet) -> None:
@@ -386,11 +426,7 @@ class PacketResponder:
             trace_refusal(hca.probes, qp, check, f"{packet!r} does not continue a message")
             execution.break_off()
             return None
-        why = length_error(qp, packet, message, execution.offset)
-        if why:
-            outcome: Outcome | None = invalid_request(hca, qp, RxCheck.LENGTH, why)
-        else:
-            outcome = EXECUTE[packet.op.code](execution, packet)
+        outcome = self._execute(packet)
         return None if outcome is None else _ANSWERS[type(outcome)](self, packet, outcome)
 
 
