@@ -202,7 +202,8 @@ class Injector:
     def attach(self) -> None:
         """Set the HCA's ``faults``, and wrap exactly the ports of the armed rules' points.
 
-        ``faults`` is None without rules, due calls and a function off the bus.
+        ``faults`` is None without rules, due calls and a function off the bus. All views of guest
+        memory are dropped, by ``GuestMemory.watch``, so that rules see each access and CQE.
         """
         is_wanted = self.states or self._to_come or self.effects.is_any
         self.hca.probes.faults = self if is_wanted else None

@@ -404,6 +404,21 @@ def test_completion_late_and_lost(qps, plan, node, clock):
     assert not one.cq.drain()
 
 
+def test_plan_sees_completions_behind_those_before_it(qps, plan, node):
+    """A queue whose entries follow each other in a page writes none of them unseen."""
+    one, _ = qps
+    region = node.region(4096)
+
+    def write():
+        one.write((region.key, region.va), region.sge(0, 8))
+        node.settle()
+        return len(one.cq.drain())
+
+    assert [write(), write(), write()] == [1, 1, 1]
+    plan('point="cqe"\naction="drop"\ntimes=2')
+    assert [write(), write()] == [0, 0]
+
+
 def test_a_blueflame_copy_is_one_doorbell(qps, plan, node):
     """Its other bytes are no doorbells that a rule could count."""
     one, _ = qps

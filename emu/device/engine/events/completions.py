@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.counters import count_error
-from emu.device.engine.events.cq import append, notify_of
+from emu.device.engine.events.cq import notify_of
 from emu.device.engine.events.error_syndromes import Cause, ErrorSyndrome, error_syndrome
 from emu.device.engine.events.held import hold_or_write
 from emu.device.objects.queues.cq import Cq
@@ -17,6 +17,7 @@ from emu.device.state.points import FaultPoint
 from layouts.enums import CqeOpcode, CqeSyndrome, CqNotification
 from layouts.rings.cqe import (
     CQE,
+    CQE_BYTES,
     ERR_CQE,
     OP_OWN,
     SCATTER_32,
@@ -223,16 +224,23 @@ def report(
     An entry that is not written counts as cq_overflow at ``queue``, also if a fault plan suppressed
     it.
     """
-    if cqes.probes.faults is not None:
-        is_written = cqes.probes.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
-    elif cq.compression is not None:
-        is_written = hold_or_write(cqes, cq, entry, op_own, solicited)
-    elif append(cqes, cq, entry, op_own):  # ``cq.write``, without a call
+    pi, page = cq.pi, cq.page
+    if pi < page.run_end:  # most entries: the queue does not compress, and no plan is in force
+        view, start = page.view, page.run_base + pi * CQE_BYTES
+        end = start + OP_OWN
+        view[start:end] = entry
+        op_own |= page.run_owner
+        view[end] = op_own
+        if cqes.probes.tracer:
+            cqes.probes.tracer.cqe(cq.handle, entry, op_own)
+        cq.pi = pi + 1
         if solicited or cq.notification is _ARMED:
             notify_of(cqes.events, cq, solicited)
         return
+    if cqes.probes.faults is not None:
+        is_written = cqes.probes.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
     else:
-        is_written = False
+        is_written = hold_or_write(cqes, cq, entry, op_own, solicited)
     if not is_written:
         queue.count("cq_overflow")
 

@@ -82,22 +82,15 @@ def append(cqes: Completions, cq: Cq, entry: bytes, op_own: int) -> bool:
     The entry is lost if the CQ is broken. A full ring (unless overruns are ignored) or unwritable
     memory breaks the CQ now. No packet may be held when this is called.
     """
-    pi, page = cq.pi, cq.page
-    if pi < page.run_end:
-        view, start = page.view, page.run_base + pi * CQE_BYTES
-        end = start + OP_OWN
-        view[start:end] = entry
-        op_own |= page.run_owner
-        view[end] = op_own
-    elif cq.status or (pi - cq.ci >= cq.entries and not _make_space(cqes, cq)):
+    pi = cq.pi
+    if cq.status or (pi - cq.ci >= cq.entries and not _make_space(cqes, cq)):
         return False
-    else:
-        op_own |= pi >> cq.log_size & 1
-        try:
-            _put(cqes, cq, entry, op_own)
-        except DmaError as error:
-            break_queue(cqes, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
-            return False
+    op_own |= pi >> cq.log_size & 1
+    try:
+        _put(cqes, cq, entry, op_own)
+    except DmaError as error:
+        break_queue(cqes, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        return False
     if cqes.probes.tracer:
         cqes.probes.tracer.cqe(cq.handle, entry, op_own)
     cq.pi = pi + 1

@@ -143,9 +143,9 @@ class Cq(Object):
         """Let entries follow the one at offset ``at``, in its page, without a check of each.
 
         The run ends with the page, with the lap, and where the driver may not have read yet. An
-        entry of another size than 64 bytes, or of a collapsed queue, begins no run.
+        entry of another size than 64 bytes, or of a collapsed or compressing queue, begins no run.
         """
-        if self.last_half or self.is_collapsed:
+        if self.last_half or self.is_collapsed or self.compression is not None:
             return
         page, pi = self.page, self.pi
         in_page = (page.limit - 1 - at) // CQE_BYTES
