@@ -1,8 +1,8 @@
 """Packet connection of a queue pair: its packets are sent and received here.
 
-The connection is created when the first packet is sent or received. It holds the state that only
-packets need: the route, and the state machines of requester and responder. A queue pair whose peer
-is in this process never has one.
+The connection, created when the first packet is sent or received, holds the state that only packets
+need: the route, and the state machines of requester and responder. A queue pair whose peer is in
+this process never has one.
 
 A received packet that fails a check of its headers (``emu.device.engine.rc.headers``) is dropped,
 and counted by the check. Bad packets raise no exception here. A packet with the headers of the last
