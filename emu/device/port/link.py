@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from emu.device.objects.queues.direct_path import DirectPath, Marks
+from emu.device.objects.queues.direct_path import Marks, Uncounted
 from emu.device.objects.queues.qp import GlobalRoute
 from emu.device.port.congestion import Congestion
 from emu.device.port.datagram import Datagram, Destination, Origin
@@ -230,7 +230,7 @@ class PacketCounts(Protocol):
     ) -> None:
         """See :class:`emu.device.objects.queues.direct_path.ExchangeCounts`."""
 
-    def count_later(self, path: DirectPath) -> None:
+    def count_later(self, path: Uncounted) -> None:
         """See :class:`emu.device.objects.queues.direct_path.ExchangeCounts`."""
 
     def count_looped(

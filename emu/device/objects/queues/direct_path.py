@@ -13,9 +13,9 @@ from layouts.wire import bth
 BTH_AND_ICRC_BYTES: Final = bth.bth.size + bth.ICRC_BYTES
 AETH_BYTES: Final = bth.aeth.size
 MAX_UNCOUNTED: Final = 1024
-"""Maximum number of direct paths with messages that a port has not counted."""
+"""Maximum number of paths with messages or packets that a port has not counted."""
 MAX_LENGTHS: Final = 8
-"""Maximum number of lengths of a path's messages that no port has counted.
+"""Maximum number of lengths of a path's messages or packets that no port has counted.
 
 A reader of counters counts those of MAX_UNCOUNTED paths at once, about a step each.
 """
@@ -53,29 +53,36 @@ class ExchangeCounts(Protocol):
         Both count as sent, as received and as looped back.
         """
 
-    def count_later(self, path: DirectPath) -> None:
-        """Call :meth:`DirectPath.count` before the port's counters are read next."""
+    def count_later(self, path: Uncounted) -> None:
+        """Call ``path.count`` before the port's counters are read next."""
+
+
+class Uncounted(Protocol):
+    """Path with messages, or packets, which its port has not counted yet."""
+
+    def count(self) -> None:
+        """Count all of them at the port."""
 
 
 class UncountedPaths:
-    """Direct paths that have messages which their port has not counted yet."""
+    """Paths with messages or packets which their port has not counted yet."""
 
     __slots__ = ("_paths",)
 
     def __init__(self) -> None:
-        self._paths: list[DirectPath] = []
+        self._paths: list[Uncounted] = []
 
     def __len__(self) -> int:
         return len(self._paths)
 
-    def add(self, path: DirectPath) -> None:
-        """Remember a path; with MAX_UNCOUNTED paths, count the messages of these first."""
+    def add(self, path: Uncounted) -> None:
+        """Remember a path; with MAX_UNCOUNTED paths, count these first."""
         if len(self._paths) >= MAX_UNCOUNTED:
             self.count()
         self._paths.append(path)
 
     def count(self) -> None:
-        """Count the messages of all paths, and forget the paths."""
+        """Have all paths count, and forget them."""
         paths, self._paths = self._paths, []
         for path in paths:
             path.count()

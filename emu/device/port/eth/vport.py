@@ -88,7 +88,7 @@ class NicVport:
     looped_in: Direction = field(init=False)
     """Frames in ``received`` that the function itself has sent."""
     uncounted: UncountedPaths = field(init=False, default_factory=UncountedPaths)
-    """Direct paths of RoCE with messages that are in none of these yet."""
+    """Paths of RoCE with messages or packets that are in none of these yet."""
 
     def plug(self, port: EthPort) -> None:
         """Move the vPort to another physical port; its counters continue."""

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from emu.device.objects.queues.direct_path import DirectPath, Marks, UncountedPaths
+from emu.device.objects.queues.direct_path import Marks, Uncounted, UncountedPaths
 from emu.device.port.counts import MAX_VIOLATIONS, Traffic
 
 _CASTS: Final = ("unicast", "multicast")
@@ -37,7 +37,7 @@ class IbCounts:
     looped: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
     """Received packets that this port itself has sent without use of the physical port."""
     uncounted: UncountedPaths = field(default_factory=UncountedPaths)
-    """Direct paths of the port's queue pairs, and to them, that have messages to be counted."""
+    """Paths of the port's queue pairs, and to them, with messages or packets to be counted."""
     cleared: dict[str, Traffic] = field(default_factory=dict)
     """The traffic when the driver last cleared its counters, by name."""
     pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -94,8 +94,8 @@ class IbCounts:
             traffic.packets += packets
             traffic.octets += octets
 
-    def count_later(self, path: DirectPath) -> None:
-        """Count the path's messages before this port's counters are read."""
+    def count_later(self, path: Uncounted) -> None:
+        """Count the path's messages or packets before this port's counters are read."""
         self.uncounted.add(path)
 
     def count_looped(

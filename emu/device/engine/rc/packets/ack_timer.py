@@ -133,12 +133,14 @@ class AckTimer:
     """Timers of one requester."""
 
     __slots__ = (
-        "_clock", "_code", "_due_ns", "_has_moved", "_is_due", "_is_overdue", "_least_ns", "_owner",
-        "_pause", "_since_ns", "_timeout_ns", "_timer", "is_paused", "round_trip",
+        "_clock", "_code", "_due_ns", "_has_moved", "_is_due", "_is_overdue", "_least_ns",
+        "_now_ns", "_owner", "_pause", "_since_ns", "_timeout_ns", "_timer", "is_paused",
+        "round_trip",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, owner: AckWaiter) -> None:
         self._clock = clock
+        self._now_ns = clock.now_ns
         self._owner = owner
         self.round_trip = RoundTrip()
         self._timer: Timer | None = None
@@ -164,9 +166,10 @@ class AckTimer:
         """
         if not code:
             return
-        now = self._clock.now_ns()
-        if psn != self.round_trip.newest:
-            self.round_trip.sent(psn, now)
+        now_ns, round_trip = self._now_ns, self.round_trip
+        now = now_ns()
+        if psn != round_trip.newest:
+            round_trip.sent(psn, now)
         if not self._is_due:
             self._is_due = self._has_moved = True
             self._since_ns = now
@@ -184,7 +187,8 @@ class AckTimer:
         ``is_all`` means that no response is due any more. The next request's time then starts when
         the request is sent.
         """
-        now = self._clock.now_ns()
+        now_ns = self._now_ns
+        now = now_ns()
         self.round_trip.acknowledged(una, now)
         self._since_ns, self._has_moved = now, True
         self._is_due = not is_all

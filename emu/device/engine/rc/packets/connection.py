@@ -24,6 +24,7 @@ from emu.device.engine.rc.packets.rate import FlowRate, answer_mark, obeys, slow
 from emu.device.engine.rc.packets.requester import PacketRequester
 from emu.device.engine.rc.packets.responder import PacketResponder
 from emu.device.engine.rc.packets.sender import PacketSender
+from emu.device.engine.rc.packets.tally import PacketTally
 from emu.device.engine.rc.packets.window import SendWindow
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.receive_request import ReceiveRequest
@@ -60,8 +61,8 @@ class PacketConnection:
     """Packet connection of one queue pair to its peer in another process."""
 
     __slots__ = (
-        "_route", "_wakeup", "accepted", "completer", "hca", "is_waiting", "next_cnp_ns", "qp",
-        "rate", "repeats_selectively", "requester", "responder", "sender",
+        "_route", "_sent", "_wakeup", "accepted", "completer", "hca", "is_waiting", "next_cnp_ns",
+        "qp", "rate", "received", "repeats_selectively", "requester", "responder", "sender",
     )  # fmt: skip
     __deletable__ = ("completer", "requester", "responder", "sender")
 
@@ -74,6 +75,9 @@ class PacketConnection:
         self.requester = PacketRequester(self, self.completer, self.sender)
         self.responder = PacketResponder(self)
         self._route: Route | None = None
+        link = hca.link
+        self._sent = PacketTally(link, link.count_sent)
+        self.received = PacketTally(link, link.count_received)
         self.accepted: object = None
         """Headers of the last packet that has passed their checks; None after a change of the
         context.
@@ -97,12 +101,16 @@ class PacketConnection:
         hca, qp, route = self.hca, self.qp, self._route
         link = hca.link
         if route is None:
-            route = self._route = link.route(qp.ctx.primary_address_path)
+            route = self._find_route()
         if qp.path_state is not _MIGRATED:
             packet.is_migrated = False
         frame = route.frame(packet, payload, length)
         if frame and link.is_up:
-            link.count_sent(1, len(frame), qp.marks)
+            octets, sent = len(frame), self._sent
+            if octets in sent.lengths:
+                sent.lengths[octets] += 1
+            else:
+                sent.count_first(octets)
             if not hca.wire.transmit(hca, frame, qp.handle) and not self.is_waiting:
                 self._await_space(route.address)
         if self.rate is not None:
@@ -118,9 +126,15 @@ class PacketConnection:
             return None
         if self.rate is not None or qp.path_state is not _MIGRATED:
             return None
-        if self._route is None:
-            self._route = self.hca.link.route(self.qp.ctx.primary_address_path)
-        return self.hca.wire.train_to(self.hca, self._route.address, self.qp.mtu_bytes)
+        route = self._find_route() if self._route is None else self._route
+        return self.hca.wire.train_to(self.hca, route.address, qp.mtu_bytes)
+
+    def _find_route(self) -> Route:
+        """Return the route of the queue pair's path; count what is sent with the path's marks."""
+        qp = self.qp
+        self._route = route = self.hca.link.route(qp.ctx.primary_address_path)
+        self._sent.marks = qp.marks
+        return route
 
     def send_train(self, carry: CarryTrain, packet: Packet, payload: Views, count: int) -> None:
         """Put ``count`` middle packets of a message on the wire, of which ``packet`` is the first.
@@ -176,6 +190,7 @@ class PacketConnection:
     def reload(self) -> None:
         """Forget the route and the checked headers after a command has changed the context."""
         self._route = self.accepted = None
+        self._sent.count()
 
     def dissolve(self) -> None:
         """Break the reference cycles of a connection that its queue pair drops.
@@ -304,8 +319,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     if not link.is_up:
         return
     hca.budget.charge(STEPS_PER_PACKET)
-    link.count_received(1, length)
-    qp = hca.qps.get(packet.qpn)
+    qp = hca.qps.by_handle.get(packet.qpn)
     headers = packet.op.service, packet.slid, packet.pkey, packet.grh, link.attributes
     if (
         qp is None
@@ -314,10 +328,15 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
         or qp.state not in RECEIVING
         or qp.path_state is not _MIGRATED
     ):
+        link.count_received(1, length)
         connection = _examine(hca, qp, packet, headers)
         if connection is None:
             return
         qp = connection.qp
+    elif length in (lengths := connection.received.lengths):
+        lengths[length] += 1
+    else:
+        connection.received.count_first(length)
     if packet.op.kind in RESPONSES:
         if qp.state is _RTS:
             connection.completer.take(packet)

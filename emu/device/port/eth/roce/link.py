@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
-from emu.device.objects.queues.direct_path import DirectPath, Marks
+from emu.device.objects.queues.direct_path import Marks, Uncounted
 from emu.device.objects.queues.qp import GlobalRoute
 from emu.device.port.congestion import Congestion
 from emu.device.port.counts import MAX_VIOLATIONS
@@ -309,8 +309,8 @@ class RoceLink:
         if received:
             self.count_received(received, received_octets, marks)
 
-    def count_later(self, path: DirectPath) -> None:
-        """Count the path's messages before the vPort's counters are read."""
+    def count_later(self, path: Uncounted) -> None:
+        """Count the path's messages or packets before the vPort's counters are read."""
         self._vport.uncounted.add(path)
 
     def count_loop(
