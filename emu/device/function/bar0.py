@@ -38,7 +38,6 @@ CMDQ_ADDR_L: Final = 0x014
 CMD_DBELL: Final = 0x018
 INITIALIZING: Final = 0x1FC
 INTERNAL_TIMER_H: Final = 0x1000
-HEALTH_COUNTER: Final = 0x1010
 CLOCKS_END: Final = 0x1048
 """End of the real-time clock, the last of the registers that change by themselves."""
 HEALTH_SYNDROME: Final = 0x23D

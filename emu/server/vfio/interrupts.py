@@ -56,11 +56,6 @@ class MsixVectors(ABC):
         """Return whether ``vector`` is latched."""
         return vector in self._pending
 
-    def pending_bits(self) -> bytes:
-        """Return the pending bit array of the function's BAR, in whole 64-bit words."""
-        bits = sum(1 << vector for vector in self._pending)
-        return bits.to_bytes((self.count + 63) // 64 * 8, "little")
-
     def clear_pending(self) -> None:
         """Clear the latched vectors, as a reset of the function does."""
         self._pending.clear()

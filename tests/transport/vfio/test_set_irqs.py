@@ -59,19 +59,23 @@ def test_a_set_split_at_max_msg_fds(served, client, eventfds):
     assert [vector for vector, fd in enumerate(fds) if fired(fd)] == [0, 15, 16, 31]
 
 
+def latched(served):
+    """The vectors that are."""
+    interrupts = served.interrupts
+    return [vector for vector in range(interrupts.count) if interrupts.pending(vector)]
+
+
 def test_a_vector_without_eventfd_is_latched(served, client):
     first = client.enable_vector(0)
     served.interrupts.trigger(5)
     served.interrupts.trigger(5)
-    assert served.interrupts.pending(5)
-    assert served.interrupts.pending_bits() == (1 << 5).to_bytes(8, "little")
+    assert latched(served) == [5]
     client.enable_vector(4)
     assert served.interrupts.pending(5)
     late = client.enable_vector(5)
     assert fired(late) == 1
     assert fired(first) == 0
-    assert not served.interrupts.pending(5)
-    assert served.interrupts.pending_bits() == bytes(8)
+    assert not latched(served)
 
 
 def test_latching_before_there_is_a_client(served):
@@ -93,7 +97,7 @@ def test_taking_one_eventfd_back(own, own_client, eventfds):
     for vector in range(4):
         own.interrupts.trigger(vector)
     assert [fired(fd) for fd in fds] == [1, 0, 0, 1]
-    assert own.interrupts.pending_bits()[0] == 0b0110
+    assert latched(own) == [1, 2]
 
 
 def test_disabling_all(served, client, eventfds):
