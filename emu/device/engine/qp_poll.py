@@ -73,11 +73,11 @@ def poll(hca: Hca, qp: Qp) -> bool:
     more, connection = False, qp.connection
     if connection is not None:
         # Responses are sent even after the queue pair has failed: the NAK is among them.
-        respond = connection.responder.poll
-        pace = qp.response_pace
-        more = (
-            respond() if pace is None else pacing.paced(hca.scheduler, hca.clock, qp, pace, respond)
-        )
+        responder, pace = connection.responder, qp.response_pace
+        if pace is None:
+            more = responder.poll()
+        else:
+            more = pacing.paced(hca.scheduler, hca.clock, qp, pace, responder.poll)
     if qp.state is not _RTS:
         flush(hca, qp)
         return more
@@ -98,10 +98,10 @@ def poll(hca: Hca, qp: Qp) -> bool:
                 if wire.needs_packets(address, node):
                     connection = connection_of(hca, qp)
             if connection is not None:
-                poll_one = connection.requester.poll
+                requester = connection.requester
                 if qp.pace is None:
-                    return poll_one() or more
-                return pacing.paced(hca.scheduler, hca.clock, qp, qp.pace, poll_one) or more
+                    return requester.poll() or more
+                return pacing.paced(hca.scheduler, hca.clock, qp, qp.pace, requester.poll) or more
         if qp.timer is not None or qp.held_by is not None:
             return False
         if qp.page_faults and Side.REQUESTER in qp.page_faults:

@@ -63,7 +63,7 @@ class Train:
         """
         first, mtu = self.first, self.mtu
         for number in range(self.count):
-            packet = Packet(first.op, first.qpn, (first.psn + number) & PSN_MASK)
+            packet = Packet().of(first.op, first.qpn, (first.psn + number) & PSN_MASK)
             packet.dlid, packet.slid, packet.sl = first.dlid, first.slid, first.sl
             packet.pkey, packet.grh, packet.srqn = first.pkey, first.grh, first.srqn
             packet.is_migrated = first.is_migrated

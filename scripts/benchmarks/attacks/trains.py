@@ -59,7 +59,7 @@ class Target(Hub):
 
     def _packet(self, psn: int, position: str) -> Packet:
         op = OPS[Service.RC, PacketKind.WRITE, position == "first", position == "last", None]
-        return Packet(op, self.qp.qpn, psn & PSN_MASK)
+        return Packet().of(op, self.qp.qpn, psn & PSN_MASK)
 
     def _frame(self, packet: Packet) -> bytes:
         route = IbRoute(self.node.lid, self.peer.identities[0].lid, 0, DEFAULT_PKEY, None)

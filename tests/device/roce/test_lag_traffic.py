@@ -139,7 +139,9 @@ def test_with_both_ports_down_nothing_leaves_and_one_is_enough(bonded):
 def frame_for(bonded, channel, payload=b"evil"):
     """A WRITE that the peer could send to the receiver on the master."""
     region = bonded.master.region(64)
-    packet = Packet(OPS[Service.RC, PacketKind.WRITE, True, True, None], channel.receiver.qpn, 0x10)
+    packet = Packet().of(
+        OPS[Service.RC, PacketKind.WRITE, True, True, None], channel.receiver.qpn, 0x10
+    )
     packet.va, packet.rkey, packet.length = region.va, region.key, len(payload)
     master, peer = bonded.master, bonded.peer
     headers = RoceHeaders(dmac=master.mac, smac=peer.mac, sgid=peer.gids[1], dgid=master.gids[1])

@@ -46,7 +46,7 @@ class Target:
 
     def write(self, **headers):
         """The frame of a WRITE that the queue pair's peer could send now."""
-        packet = Packet(OPS[Service.RC, PacketKind.WRITE, True, True, None], self.qp.qpn, 0x10)
+        packet = Packet().of(OPS[Service.RC, PacketKind.WRITE, True, True, None], self.qp.qpn, 0x10)
         packet.va, packet.rkey, packet.length = self.region.va, self.region.key, 4
         fields = {
             "dmac": self.node.mac, "smac": self.peer.mac, "sgid": self.peer.gids[1],
@@ -148,7 +148,7 @@ class TestWholePackets:
 
     def send(self, target, code, body, **headers):
         """A packet with any opcode, and ``body`` behind its base transport header."""
-        whole = Packet(OPS[Service.RC, PacketKind.SEND, True, True, None], 0, 0)
+        whole = Packet().of(OPS[Service.RC, PacketKind.SEND, True, True, None], 0, 0)
         fields = {
             "dmac": target.node.mac, "smac": target.peer.mac, "sgid": target.peer.gids[1],
             "dgid": target.node.gids[1],
@@ -167,7 +167,7 @@ class TestWholePackets:
     def is_served(self, target):
         """An honest request is, afterwards."""
         hca_qp = target.node.hca.qps.get(target.qp.qpn)
-        packet = Packet(
+        packet = Packet().of(
             OPS[Service.RC, PacketKind.WRITE, True, True, None], target.qp.qpn, hca_qp.epsn
         )
         packet.va, packet.rkey, packet.length = target.region.va, target.region.key, 4

@@ -264,7 +264,7 @@ class TestVersionsOfOneConnection:
 
 
 def _packet(qp, target, data=b"evil"):
-    packet = Packet(OPS[Service.RC, PacketKind.WRITE, True, True, None], qp.qpn, 0x10)
+    packet = Packet().of(OPS[Service.RC, PacketKind.WRITE, True, True, None], qp.qpn, 0x10)
     packet.va, packet.rkey, packet.length = target.va, target.key, len(data)
     return packet
 

@@ -34,7 +34,7 @@ def train(channel, psn, count, kind=PacketKind.WRITE, mtu=1024, make=request, **
 
 
 def _frame(to, source, op, psn, payload, values):
-    packet = Packet(op, to.qpn, psn & PSN_MASK)
+    packet = Packet().of(op, to.qpn, psn & PSN_MASK)
     for name, value in values.items():
         setattr(packet, name, value)
     route = IbRoute(to.node.lid, source.lid, 0, 0xFFFF, None)

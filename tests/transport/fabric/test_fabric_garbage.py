@@ -424,7 +424,7 @@ def _packet_of(kind, slid):
         op for (service, has, first, last, _), op in OPS.items()
         if service in services and has is kind and first and last
     )  # fmt: skip
-    packet = Packet(op, 0x40, 0)
+    packet = Packet().of(op, 0x40, 0)
     for name in slots(Packet) or Packet.__annotations__:  # compiled classes lack annotations
         if not hasattr(packet, name):
             setattr(packet, name, None if name == "grh" else 0)

@@ -73,7 +73,7 @@ def _accepts(link: PacketReceiver, qp: Qp, peer_link: Paths, peer: Qp) -> bool:
     op = OPS[peer.service, PacketKind.SEND, True, True, None]
     route = peer_link.route(peer.ctx.primary_address_path)
     try:
-        packet, _ = link.parse(route.frame(Packet(op, qp.handle, 0)))
+        packet, _ = link.parse(route.frame(Packet().of(op, qp.handle, 0)))
     except BadPacketError:
         return False
     return not objection(link, qp, packet)

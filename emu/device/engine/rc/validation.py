@@ -128,7 +128,7 @@ def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> Ou
     kind = KINDS[message.op]
     is_placing = kind in (_SENDS, _WRITES)
     is_last = not is_placing or message.length <= mtu_bytes
-    packet = Packet(OPS[Service.RC, kind, True, is_last, None], qp.handle, 0)
+    packet = Packet().of(OPS[Service.RC, kind, True, is_last, None], qp.handle, 0)
     packet.length = message.length
     packet.swap_add = packet.compare = packet.swap_add_mask = packet.compare_mask = 0
     packet.payload = _SOME_BYTES[: min(message.length, mtu_bytes) if is_placing else 0]

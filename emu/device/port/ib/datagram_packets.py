@@ -19,7 +19,7 @@ def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
     if to.gid is not None:
         grh = GlobalHeader(origin.gid, to.gid, to.tclass, to.flow_label, to.hop_limit)
     ending = None if datagram.immediate is None else bth.imm_dt
-    packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, ending], to.qpn, psn)
+    packet = Packet().of(OPS[Service.UD, PacketKind.SEND, True, True, ending], to.qpn, psn)
     packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
     packet.qkey, packet.src_qpn = origin.qkey, origin.qpn
     route = IbRoute(to.lid, origin.lid, to.sl, origin.pkey, grh)

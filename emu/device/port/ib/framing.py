@@ -41,6 +41,7 @@ from layouts.wire.bth import (
 )
 
 _LRH_BYTES: Final = LRH.size
+_read_lrh: Final = LRH.unpack_from
 _SMALLEST: Final = _LRH_BYTES + transport.SMALLEST_BYTES
 
 _ENDS: Final = tuple(bytes(pad + ICRC_BYTES) for pad in range(4))
@@ -114,7 +115,7 @@ def parse(frame: memoryview) -> Packet:
     vl_lver: int
     sl_lnh: int
     pkt_len: int
-    vl_lver, sl_lnh, dlid, pkt_len, slid = LRH.unpack_from(frame)
+    vl_lver, sl_lnh, dlid, pkt_len, slid = _read_lrh(frame)
     if vl_lver & LVER_MASK or (pkt_len & PKT_LEN_MASK) * 4 != length:
         raise BadPacketError(f"local header has a wrong version or length for {length} bytes")
     if sl_lnh & LNH_MASK == LNH_LOCAL:

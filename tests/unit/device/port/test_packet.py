@@ -39,7 +39,7 @@ WIDTHS |= dict.fromkeys(("srqn", "msn", "src_qpn"), 24)
 
 def example(op, rng):
     """A packet of the opcode with every field that it has."""
-    packet = Packet(op, rng.getrandbits(24), rng.getrandbits(24))
+    packet = Packet().of(op, rng.getrandbits(24), rng.getrandbits(24))
     packet.ack_request, packet.solicited = bool(rng.getrandbits(1)), bool(rng.getrandbits(1))
     for header in op.headers:
         for name in EXTENSIONS[header.__name__]:
@@ -134,7 +134,7 @@ def test_payload_of_several_pieces():
 
 def test_bytes_of_a_packet():
     """Field by field as the specification's figures have them."""
-    packet = Packet(PACKET_OPS[0x0A], 0x40, 0x123456)
+    packet = Packet().of(PACKET_OPS[0x0A], 0x40, 0x123456)
     packet.va, packet.rkey, packet.length = 0x1122334455667788, 0x99AABBCC, 3
     packet.ack_request = packet.solicited = True
     frame = LOCAL.frame(packet, [memoryview(b"xyz")], 3)

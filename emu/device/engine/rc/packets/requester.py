@@ -173,6 +173,7 @@ class PacketRequester:
             window.restart(qp.psn)
         request = WindowRequest()
         request.wqe, request.first, request.end = wqe, qp.psn, qp.psn
+        request.expects_data, request.failure = False, None
         work = send_requests.parse(self._connection.hca, qp, wqe)
         if isinstance(work, Message):
             if not self._assign_psns(request, work):

@@ -47,7 +47,6 @@ class Response:
     """Response: an ACK or NAK, the old value of an atomic, or the data of a READ."""
 
     value = 0
-    message: Message | None = None
     is_read_ahead = True
     """Whether the data of several packets of a READ may be mapped at once."""
     is_replay = False
@@ -64,6 +63,8 @@ class Response:
         self.end = (psn + 1) & PSN_MASK
         self.msn = msn
         self.syndrome = syndrome
+        self.message: Message | None = None
+        """The READ whose data are the response; None for any other response."""
 
 
 class ResponseQueue:
@@ -229,7 +230,7 @@ class ResponseQueue:
         self.queue.popleft()
         qp = self._qp
         op = OPS[qp.service, response.kind, True, True, None]
-        packet = Packet(op, qp.remote_qpn, response.psn)
+        packet = Packet().of(op, qp.remote_qpn, response.psn)
         packet.msn, packet.syndrome = response.msn, response.syndrome
         if response.kind is _ATOMIC_ACKNOWLEDGE:
             packet.original = response.value
@@ -264,7 +265,7 @@ class ResponseQueue:
         if left == 1:
             self._drop_read()
         op = OPS[qp.service, _READ_RESPONSE, not offset, left == 1, None]
-        packet = Packet(op, qp.remote_qpn, response.psn)
+        packet = Packet().of(op, qp.remote_qpn, response.psn)
         packet.msn, packet.syndrome = response.msn, _ACK_UNLIMITED
         if carry is None:
             response.psn = (response.psn + 1) & PSN_MASK

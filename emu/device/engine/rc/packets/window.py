@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 class WindowRequest:
     """Request in the window."""
 
-    # Most requests keep most of these defaults, which cost no time as class attributes.
+    # Most requests keep most of these defaults, which cost no time as class attributes. The
+    # requester sets what is read for each of them: CPython finds a class's attribute ten times
+    # slower than an object's.
     message: Message | None = None
     """Message without views of guest memory; None for a local request, already done.
 

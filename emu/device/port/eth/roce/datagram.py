@@ -87,7 +87,7 @@ def frame_of(datagram: Datagram, origin: Origin) -> bytes:
     The PSN is 0.
     """
     ending = None if datagram.immediate is None else bth.imm_dt
-    packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, ending], datagram.to.qpn, 0)
+    packet = Packet().of(OPS[Service.UD, PacketKind.SEND, True, True, ending], datagram.to.qpn, 0)
     packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
     packet.qkey, packet.src_qpn = origin.qkey, origin.qpn
     framer = Framer(_headers(datagram.to, origin), origin.pkey)

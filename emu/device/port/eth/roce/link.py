@@ -158,7 +158,7 @@ class RoceLink:
         if tci is not None and not np.cnp_prio_mode:
             tci = tci & _NO_PRIORITY | np.cnp_802p_prio << _PRIORITY_SHIFT
         headers = replace(headers, tclass=np.cnp_dscp << _DSCP_SHIFT, tci=tci)
-        return Framer(headers, route.pkey).frame(Packet(_CNP, qpn | BECN, 0))
+        return Framer(headers, route.pkey).frame(Packet().of(_CNP, qpn | BECN, 0))
 
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
         """Return the packet in a frame, and the offset of its base transport header.

@@ -79,7 +79,7 @@ def test_the_known_vectors_are_understood(name):
 
 
 def test_the_known_vectors_are_built():
-    packet = Packet(OPS[Service.RC, PacketKind.SEND, True, True, None], 0x123, 0x4D)
+    packet = Packet().of(OPS[Service.RC, PacketKind.SEND, True, True, None], 0x123, 0x4D)
     packet.ack_request = True
     v4 = RoceHeaders(DMAC, SMAC, *V4, tclass=2, hop_limit=64, sport=0xC123)
     v6 = RoceHeaders(DMAC, SMAC, *V6, tclass=2, flow_label=0x12345, hop_limit=3, sport=0xC123)
@@ -127,7 +127,7 @@ HEADERS = st.builds(
 def test_what_is_built_is_parsed(headers, code, data, number, pkey):
     op = PACKET_OPS[code]
     data = data if op.kind in WITH_PAYLOAD else b""
-    packet = Packet(op, number, number ^ 0x5A5A5A)
+    packet = Packet().of(op, number, number ^ 0x5A5A5A)
     packet.va, packet.rkey, packet.length = number << 20, number, len(data)
     packet.swap_add = packet.compare = packet.original = number << 30
     packet.swap_add_mask = packet.compare_mask = number << 20
@@ -153,7 +153,7 @@ def test_what_is_built_is_parsed(headers, code, data, number, pkey):
 
 def test_a_framer_serves_packets_of_any_number_of_sizes():
     framer = Framer(RoceHeaders(DMAC, SMAC, *V4), 0xFFFF)
-    packet = Packet(OPS[Service.RC, PacketKind.SEND, True, True, None], 5, 6)
+    packet = Packet().of(OPS[Service.RC, PacketKind.SEND, True, True, None], 5, 6)
     for size in [*range(300), *range(300)]:
         assert len(parse(framer.frame(packet, [bytes(size)], size), 14).payload) == size
 
@@ -258,7 +258,7 @@ def test_scapy_agrees(gids):
     from scapy.contrib.roce import BTH
     from scapy.layers.l2 import Ether
 
-    packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, None], 0x123, 0x4D)
+    packet = Packet().of(OPS[Service.UD, PacketKind.SEND, True, True, None], 0x123, 0x4D)
     packet.qkey, packet.src_qpn = 0x8001_0000, 1
     frame = Framer(RoceHeaders(DMAC, SMAC, *gids, tclass=2), 0xFFFF).frame(packet, [b"abcdef"], 6)
     theirs = Ether(frame)
