@@ -281,9 +281,10 @@ def take_down(hca: Hca) -> None:
 
     A cable that is plugged in meanwhile does not bring the link up. The port of the only function
     of an adapter is disabled, and an InfiniBand end port, which is the function's own. Otherwise
-    other functions keep the port. The failed function gets no event; end ports behind its port get
-    PORT_CHANGE.
+    other functions keep the port. The failed function gets no event from now on; end ports behind
+    its port get PORT_CHANGE.
     """
+    hca.events.subscribers.clear()
     others = [(node, was_up) for node, was_up in _links(hca.adapter) if node is not hca]
     is_eth = hca.model.port_type is PortType.ETH
     if is_eth:

@@ -3,6 +3,8 @@
 import pytest
 from helpers.device.adapters import Member, made, made_infiniband, made_with_switch, set_policy
 
+from emu.device.engine import lifecycle
+from emu.device.engine.events import board
 from emu.device.port.eth.no_wire import NoWire
 from emu.device.state.containment import RESTART_NS
 from emu.device.state.hca import HcaState
@@ -11,6 +13,7 @@ from emu.driver.command.driver import Driver
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import (
     CapType,
+    EventType,
     Op,
     PortType,
     Status,
@@ -77,6 +80,25 @@ def test_a_failure_of_the_physical_function_is_its_own(members, clock, caplog):
     assert vf.hca.state is HcaState.INITIALIZED
     assert vf.hca.vport.is_up
     vf.driver.must(Op.ALLOC_PD)
+
+
+def test_a_function_that_has_failed_reports_no_event(members, caplog):
+    """Of the cable, the board, the subnet: nobody has written to its queues since the failure."""
+    pf, _ = members
+    events = EventType.PORT_CHANGE, EventType.PORT_MODULE_EVENT, EventType.TEMP_WARN_EVENT
+    eq = pf.driver.eqs[pf.driver.create_eq(events=events)]
+    lifecycle.set_link(pf.hca, up=False)
+    lifecycle.set_link(pf.hca, up=True)
+    assert {EventType.PORT_CHANGE, EventType.PORT_MODULE_EVENT} <= {one.type for one in eq.drain()}
+    try:
+        raise RuntimeError("planned")
+    except RuntimeError:
+        pf.hca.health.fail()
+    caplog.clear()
+    lifecycle.set_link(pf.hca, up=False)
+    board.warm(pf.hca.adapter, pf.hca.adapter.board.asic.threshold)
+    lifecycle.reregister(pf.hca.events)
+    assert not eq.drain()
 
 
 def test_a_reset_of_a_virtual_function_is_its_own(members):

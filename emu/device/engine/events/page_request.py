@@ -28,6 +28,4 @@ def request(vhca: Vhca[Hca], count: int) -> bool:
     data = eqe_page_req.new(func_id=function_id, num_pages=count & 0xFFFFFFFF)
     giver = vhca.adapter.manager.node if vhca.is_virtual else vhca.node
     assert giver is not None  # both have power
-    return not giver.health.has_failed and eq_engine.raise_event(
-        giver.events, EventType.PAGE_REQUEST, bytes(data)
-    )
+    return eq_engine.raise_event(giver.events, EventType.PAGE_REQUEST, bytes(data))

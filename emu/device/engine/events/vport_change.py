@@ -49,7 +49,7 @@ def raise_armed(vport: NicVport, vhca: Vhca[Hca]) -> None:
         return
     vport.armed = vport.unreported = 0
     manager = vhca.adapter.manager.node
-    if manager is not None and not manager.health.has_failed:
+    if manager is not None:
         event = eqe_vport_change.new(vport_num=vhca.vport_number)
         eq_engine.raise_event(manager.events, EventType.NIC_VPORT_CHANGE, bytes(event))
 
