@@ -16,7 +16,7 @@ from emu.device.engine.eth.steering.rdma import RdmaVerdict
 from emu.device.engine.rc.packets.connection import receive, receive_train
 from emu.device.engine.ud.delivery import arrive
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import UPLINK
+from emu.device.port.eth.headers import ETHERNET_BYTES, UPLINK
 from emu.device.port.eth.roce.datagram import datagram_of, vlan_of
 from emu.device.port.eth.roce.gids import MAC_BYTES
 from emu.device.port.eth.roce.reading import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _GROUP: Final = 1
+_UD: Final = Service.UD
 
 
 def take(
@@ -68,16 +69,19 @@ def take(
         hca.nic_vport.received.errors += 1
         log.debug("%s: a RoCE frame is dropped: %s", hca.model.name, error)
         return True
-    source = hca.vhca.vport_number if is_looped else source_port
-    verdict = rdma_steering.receive(hca, frame, source, registers)
-    if verdict is not RdmaVerdict.ON:
-        return verdict is RdmaVerdict.DROPPED
-    if packet.op.service is Service.UD:
+    if hca.rdma_rx.root is not None:
+        source = hca.vhca.vport_number if is_looped else source_port
+        verdict = rdma_steering.receive(hca, frame, source, registers)
+        if verdict is not RdmaVerdict.ON:
+            return verdict is RdmaVerdict.DROPPED
+    if packet.op.service is _UD:
         # Datagrams have no flow that the sender could slow down: the mark is only counted.
         hca.roce.congestion.counts["np_ecn_marked_roce_packets"] += packet.is_marked
         arrive(hca, *datagram_of(packet, frame, tag_of(frame, at)), is_looped=is_looped)
     elif not frame[0] & _GROUP:
-        hca.nic_vport.received.sort_frame(frame, 1, len(frame))
+        received = hca.nic_vport.received
+        if at > ETHERNET_BYTES or received.qos.trusted is not None:  # it may have a priority
+            received.sort_frame(frame, 1, len(frame))
         if is_looped:
             hca.link.count_looped(1, len(frame))
             hca.nic_vport.looped_in.sort_frame(frame, 1, len(frame))
@@ -141,4 +145,5 @@ def _is_for(mcgs: Mapping[bytes, list[Qp]], gids: GidTable, frame: bytes, at: in
     _, dgid = addresses(frame, at)
     if frame[0] & _GROUP:
         return dgid in mcgs
-    return gids.has(frame[:MAC_BYTES], vlan_of(tag_of(frame, at)), dgid, version_of(frame, at))
+    vlan = vlan_of(tag_of(frame, at)) if at > ETHERNET_BYTES else None
+    return gids.has(frame[:MAC_BYTES], vlan, dgid, version_of(frame, at))

@@ -145,7 +145,9 @@ class RoceWire:
             return False
         if node is None or self._eth.wants_packets or node.segment.wants_packets:
             return True
-        if node.adapter.board.lag is not None:  # the function may send and receive by another port
+        if (
+            node.vhca.adapter.board.lag is not None
+        ):  # the function may send and receive by another port
             return True
         hca = self._hca
         if node.rdma_rx.root is not None or node.is_sniffed:
@@ -172,7 +174,10 @@ class RoceWire:
         if len(frame) + FCS_BYTES > source.nic_vport.oper_mtu:
             source.roce.dropped[_TOO_LONG] += 1
             return True
-        if rdma_steering.send(source, frame, sqn) is not RdmaVerdict.ON:
+        if (
+            source.rdma_tx.root is not None
+            and rdma_steering.send(source, frame, sqn) is not RdmaVerdict.ON
+        ):
             return True
         if source.is_sniffed:
             sniffer.copy(source, source.sniffer_tx, Frame(frame))

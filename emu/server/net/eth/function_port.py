@@ -65,8 +65,7 @@ class FunctionPort(SegmentPort):
     @property
     def wants_packets(self) -> bool:
         """Whether RoCE messages to functions of this process become frames."""
-        links = self.tx_link, self.rx_link
-        return self.shows_messages or links != (None, None)
+        return self.shows_messages or self.tx_link is not None or self.rx_link is not None
 
     @property
     def changes(self) -> int:
