@@ -5,6 +5,7 @@ Source: PRM "Completion queue entry"; libmlx5 (get_resp_ctx_v0 and _v1) for the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.counters import count_error
@@ -47,14 +48,12 @@ _REQ: Final = CqeOpcode.REQ << 4
 _ARMED: Final = CqNotification.ARMED
 _SOLICITED: Final = 1 << 1
 _NAMED: Final = (SrqForm.XRC_SRQ, SrqForm.XRQ)
-_HAS_VLAN: Final = 1 << 0
-"""l4_l3_hdr_type: the packet had a VLAN tag, whose TCI is in vlan_info (device.h: CQE_HAS_VLAN)."""
 
-Received = tuple[int, int, int, int, int, int, bool, int, int | None]
+Received = tuple[int, int, int, int, int, int, bool, int]
 """Fields of a completion (``cqe64``) for a message that has filled a receive WQE: wqe_counter;
 byte_cnt; number of the shared queue, 0 for the queue pair's own; immediate data, or the invalidated
-key; flags_rqpn; slid; whether it is solicited; ml_path; TCI of a datagram's VLAN tag, None without
-one. A plain tuple, because each message makes one.
+key; flags_rqpn; slid; whether it is solicited; ml_path. A plain tuple, because each message makes
+one.
 """
 
 
@@ -90,14 +89,14 @@ def complete_receive(
     opcode: CqeOpcode,
     received: Received,
     data: bytes | None = None,
-    hds_ip_ext: int = 0,
+    extra: Mapping[str, int] | None = None,
 ) -> None:
     """Write the CQE of a message that has filled a receive WQE.
 
-    ``data`` are 32 or 64 bytes for the CQE itself, within the CQ's entry size. ``hds_ip_ext`` has
-    bits for the valid checksums of a datagram. A CQE that is lost counts as cq_overflow.
+    ``data`` are 32 or 64 bytes for the CQE itself, within the CQ's entry size. ``extra`` are
+    further fields of cqe64, which datagrams have. A CQE that is lost counts as cq_overflow.
     """
-    wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
+    wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path = received
     if srqn:
         srqn = _receiver(srqs, queue, srqn)
     elif queue.uidx is not None:
@@ -107,24 +106,17 @@ def complete_receive(
     now = ticks.real_stamp() if queue.has_real_time else now_ns() * ticks.times // ticks.by
     entry = _pack_received(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now & TIME_MASK,
-        queue.handle, wqe_counter & 0xFFFF,
+        queue.handle, wqe_counter,
     )  # fmt: skip
-    if tag is not None:
-        entry = _extended(entry, l4_l3_hdr_type=_HAS_VLAN, vlan_info=tag)
-    if hds_ip_ext:
-        entry = _extended(entry, hds_ip_ext=hds_ip_ext)
+    if extra:
+        whole = bytearray(entry + b"\0")
+        cqe64.view(whole).assign(extra)
+        entry = bytes(whole[:OP_OWN])
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
     if data is not None:
         entry, form = with_data(entry, data)
         op_own |= form
     report(cqes, cq, queue, entry, op_own, solicited)
-
-
-def _extended(entry: bytes, **fields: int) -> bytes:
-    """Return the entry with additional fields of cqe64."""
-    whole = bytearray(entry + b"\0")
-    cqe64.view(whole).assign(fields)
-    return bytes(whole[:OP_OWN])
 
 
 def with_data(entry: bytes, data: bytes) -> tuple[bytes, int]:

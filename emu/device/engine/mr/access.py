@@ -146,7 +146,7 @@ def segment_views(
         size = (byte_count & LENGTH or SEGMENT_2GIB) - offset
         if size > left:
             size = left
-        if lkey != INLINE_KEY and 0 < size <= MAX_BYTES:
+        if lkey != INLINE_KEY and size > 0:  # an access of more than MAX_BYTES is TOO_FRAGMENTED
             views: Views = access(hca, pd, qpn, lkey, (address + offset, size, need), 0, step_limit)
             return views, left - size
     limit = step_limit or _NO_LIMIT

@@ -176,8 +176,10 @@ def named_queue(srqs: Table[Srq], qp: Qp, message: Message) -> Srq | None:
     return srq if srq is not None and srq.xrcd is qp.xrcd else None
 
 
-def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
-    """Return the memory for ``length`` bytes, ``offset`` bytes into the receive WQE's scatter list.
+def scatter_to(
+    hca: Hca, qp: Qp, receive: ReceiveRequest, offset: int, length: int
+) -> Views | Outcome:
+    """Return the memory for ``length`` bytes, ``offset`` bytes into a receive WQE's scatter list.
 
     Unusable memory fails the WQE with LOCAL_PROT_ERR, NAK REMOTE_OPERATIONAL_ERROR; a message too
     long with LOCAL_LENGTH_ERR, NAK INVALID_REQUEST. Both move the queue pair to ERR. UC drops a
@@ -185,8 +187,6 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     RESPST_ERR_LENGTH; IBTA 9.9.3). Returns a PageFault when a page is absent, TooFragmented
     for a range that is too much for one call.
     """
-    receive = message.receive
-    assert receive is not None
     wqe = receive.wqe
     assert wqe is not None
     try:
@@ -317,21 +317,21 @@ def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     assert receive is not None
     wqe, receive.wqe = receive.wqe, None
     assert wqe is not None
-    immediate, opcode = message.immediate, _RESP_SEND
-    if message.op is _WRITE:
-        opcode = _RESP_WR_IMM
+    immediate = message.immediate
+    if immediate is not None:
+        opcode = _RESP_WR_IMM if message.op is _WRITE else _RESP_SEND_IMM
     elif message.inv_rkey is not None:
         immediate, opcode = message.inv_rkey, _RESP_SEND_INV
-    elif immediate is not None:
-        opcode = _RESP_SEND_IMM
+    else:
+        immediate, opcode = 0, _RESP_SEND
     if receive.arrival is not None:
         matching.complete(
             hca.cqes, hca.scheduler, qp, message, receive.arrival, wqe.index, opcode, slid
         )
         return
     received = (
-        wqe.index, message.length, receive.srqn, immediate or 0, qp.remote_qpn, slid,
-        message.solicited, 0, None,
+        wqe.index, message.length, receive.srqn, immediate, qp.remote_qpn, slid,
+        message.solicited, 0,
     )  # fmt: skip
     data = message.scattered if qp.cs_res else None
     completions.complete_receive(hca.cqes, hca.srqs, receive.cq, qp, opcode, received, data)

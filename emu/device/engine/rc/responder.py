@@ -83,9 +83,10 @@ def execute(
     target: Views | Outcome
     if message.op is _SEND:
         receive = message.receive
-        if receive is not None and receive.arrival is not None:
+        assert receive is not None
+        if receive.arrival is not None:
             offset, data, length = matching.placement(receive.arrival, offset, data, length)
-        target = scatter_to(hca, qp, message, offset, length)
+        target = scatter_to(hca, qp, receive, offset, length)
     elif message.target:
         target, message.target = message.target, ()
     else:
@@ -96,7 +97,7 @@ def execute(
         message.scattered = b"".join(data).ljust(qp.cs_res, b"\0")
         return None
     if len(target) == 1 and len(data) == 1:
-        target[0][: len(data[0])] = data[0]
+        target[0][:] = data[0]
     else:
         copy(target, data)
     return None

@@ -55,6 +55,8 @@ _QP1: Final = QpType.QP1
 _RESPONDER: Final = Side.RESPONDER
 _RESP_SEND: Final = CqeOpcode.RESP_SEND
 _RESP_SEND_IMM: Final = CqeOpcode.RESP_SEND_IMM
+_HAS_VLAN: Final = 1 << 0
+"""l4_l3_hdr_type: the packet had a VLAN tag, whose TCI is in vlan_info (device.h: CQE_HAS_VLAN)."""
 
 
 def origin_of(link: AddressVectors, qp: Qp, to: Destination) -> Origin:
@@ -164,9 +166,12 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     opcode = _RESP_SEND if datagram.immediate is None else _RESP_SEND_IMM
     received = (
         wqe.index, length, srqn, immediate or 0, flags | origin.qpn, origin.lid,
-        datagram.solicited, datagram.to.path_bits, tag,
+        datagram.solicited, datagram.to.path_bits,
     )  # fmt: skip
-    completions.complete_receive(hca.cqes, hca.srqs, cq, qp, opcode, received, hds_ip_ext=checked)
+    extra = {"hds_ip_ext": checked} if checked else {}
+    if tag is not None:
+        extra |= {"l4_l3_hdr_type": _HAS_VLAN, "vlan_info": tag}
+    completions.complete_receive(hca.cqes, hca.srqs, cq, qp, opcode, received, None, extra)
     return True
 
 

@@ -6,7 +6,6 @@ Other opcodes share some of the segments behind the control segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
 from typing import Final
 
 from emu.device.engine.mr.access import INLINE_KEY, access, all_views, listed_length, segment_views
@@ -36,11 +35,11 @@ from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
 SOLICITED: Final = 1 << 1
 """Bit of fm_ce_se in the control segment: the peer's completion is solicited."""
 
-_read_inline_header: Final = Struct(">I").unpack_from
 _read_raddr: Final = RADDR.unpack_from
 _read_data: Final = DATA.unpack_from
 _INLINE_HEADER_BYTES: Final = 4
 """Length field at the start of an inline segment; the data follow."""
+_PADDING: Final = DS - 1
 _AV_EXTENDED: Final = 1 << 31
 _AV_BASE_BYTES: Final = DS
 _WRITE_DATA: Final = 2 * DS
@@ -220,10 +219,13 @@ def listed(
             if 0 < size <= MAX_BYTES:  # neither inline nor 2 GiB
                 message.segments, message.length = (segment,), size
                 return access(hca, qp.pd, qp.handle, lkey, (address, size, need), 0, limit)
-        need_segment(wqe, at)
-        if need == LOCAL_READ and (inline := _only_inline(wqe, at)):
-            message.segments, message.length = (inline,), inline[0]
-            return (memoryview(wqe.buf)[inline[2] : inline[2] + inline[0]],)
+        else:
+            need_segment(wqe, at)
+            size = _read_data(wqe.buf, at)[0] if at < wqe.ds * DS else 0
+        start, size = at + _INLINE_HEADER_BYTES, size - INLINE
+        if size > 0 and (start + size + _PADDING & -DS) == wqe.ds * DS and need == LOCAL_READ:
+            message.segments, message.length = ((size, INLINE_KEY, start),), size
+            return (memoryview(wqe.buf[start : start + size]),)
         message.segments = segments = data_segments(wqe, at, need)
         views, message.length = all_views(hca, qp.pd, qp.handle, segments, need, limit, wqe.buf)
     except AccessError as error:
@@ -236,19 +238,6 @@ def listed(
         message.length = listed_length(hca, message.segments)
         return ()
     return views
-
-
-def _only_inline(wqe: Wqe, at: int) -> Segment | None:
-    """Return the inline segment that has all data of a request from byte ``at`` on, or None."""
-    end, start = wqe.ds * DS, at + _INLINE_HEADER_BYTES
-    if start > end:
-        return None
-    word: int
-    (word,) = _read_inline_header(wqe.buf, at)
-    size = word - INLINE
-    if size <= 0 or (start + size + DS - 1 & -DS) != end:
-        return None
-    return size, INLINE_KEY, start
 
 
 def gather(

@@ -69,7 +69,7 @@ def _entry(wqe: Wqe, tags: TagList, tag: int, mask: int) -> TagEntry:
     need_segment(wqe, _DATA_AT + DS)
     if tags.is_used(tags.next_index):
         raise BadWqeError(f"tag {tags.next_index} is the next to add, but in use")
-    segments = scatter_list(bytes(wqe.buf[_DATA_AT : _DATA_AT + DS]))
+    segments = scatter_list(wqe.buf, _DATA_AT, _DATA_AT + DS)
     if any(segment[0] & INLINE for segment in segments):
         raise BadWqeError("the buffer of a tag cannot be inline")
     return TagEntry(tag, mask, segments)

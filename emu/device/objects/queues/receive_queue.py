@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 END_OF_LIST_LKEY: Final = 0x100
 _COUNTER: Final = Struct(">I")
 _number: Final = int.from_bytes
-_read_segment: Final = DATA.unpack
-_read_segments: Final = DATA.iter_unpack
+_read_segment: Final = DATA.unpack_from
 _COUNTER_MASK: Final = 0xFFFF
 
 Segment = tuple[int, int, int]
@@ -149,6 +148,7 @@ class RecvRing(RecvQueue):
     ) -> None:
         super().__init__(memory, buffer, pd, geometry)
         self._pages = pages
+        self._mask = self._size - 1
         self._page = RingPage()
         """The page of the last WQE."""
         self._record = RingPage()
@@ -170,16 +170,16 @@ class RecvRing(RecvQueue):
         index, stride, page = self._consumed, self._stride, self._page
         if posted & _COUNTER_MASK == index:
             return None
-        at = (index & self._size - 1) * stride
+        at = (index & self._mask) * stride
         if page.start <= at < page.limit or self._pages.turn(
             page, self._buffer, at, stride, writable=False
         ):
             start = at - page.start
-            wqe: Buffer = page.view[start : start + stride]
+            segments = scatter_list(page.view, start, start + stride)
         else:
-            wqe = self._buffer.read(at, stride)
+            segments = scatter_list(self._buffer.read(at, stride), 0, stride)
         self._consumed = (index + 1) & _COUNTER_MASK
-        return recv_wqe(index, scatter_list(wqe), self._pd)
+        return recv_wqe(index, segments, self._pd)
 
     def give_back(self, wqe: RecvWqe) -> None:
         self._consumed = wqe.index
@@ -286,7 +286,7 @@ class SharedRecvRing(SharedRecvQueue):
         index = self._consumed
         wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
         self._consumed = (index + 1) & _COUNTER_MASK
-        return recv_wqe(index, scatter_list(wqe[DS:]), self._pd)
+        return recv_wqe(index, scatter_list(wqe, DS, self._stride), self._pd)
 
 
 class SharedRecvList(SharedRecvQueue):
@@ -338,22 +338,21 @@ class SharedRecvList(SharedRecvQueue):
         self._taken += 1
         self._head = following
         self._consumed = (self._consumed + 1) & _COUNTER_MASK
-        return recv_wqe(index, scatter_list(wqe[DS:]), self._pd)
+        return recv_wqe(index, scatter_list(wqe, DS, self._stride), self._pd)
 
 
-def scatter_list(wqe: Buffer) -> list[Segment]:
+def scatter_list(buf: Buffer, at: int, end: int) -> list[Segment]:
     """Return the data segments of a receive WQE, up to its end mark: byte count, lkey, address.
 
-    ``wqe`` must not contain the link segment of a shared queue.
+    They are bytes ``at`` to ``end`` of ``buf``, without the link segment of a shared queue.
     """
-    if len(wqe) == DS:
-        segment = _read_segment(wqe)
-        return [] if segment[1] == END_OF_LIST_LKEY and not segment[0] else [segment]
     segments: list[Segment] = []
-    for segment in _read_segments(wqe):
+    while at < end:
+        segment = _read_segment(buf, at)
         if segment[1] == END_OF_LIST_LKEY and not segment[0]:
             break
         segments.append(segment)
+        at += DS
     return segments
 
 

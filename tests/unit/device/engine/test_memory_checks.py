@@ -44,17 +44,19 @@ class TestRanges:
             access.indirect(hca, key, (0, length, LOCAL_READ), 0, step_limit)
         assert (why.value.violation is TOO_FRAGMENTED) == is_cut
 
-    def test_one_long_segment(self, monkeypatch):
-        monkeypatch.setattr(access, "access", lambda *arguments: [b""])
-        hca = some(budget=Budget(), has_signatures=False)
-        for length in (MAX_BYTES, MAX_BYTES + 1):
-            span = 0, MAX_BYTES + 1, LOCAL_READ
-            if length == MAX_BYTES:
-                assert access.segment_views(hca, None, 5, [(length, 8, 0)], span)[1] == 1
-                continue
-            with pytest.raises(AccessError, match="too_fragmented") as why:
-                access.segment_views(hca, None, 5, [(length, 8, 0)], span)
-            assert why.value.limit == MAX_BYTES
+    def test_one_long_segment(self):
+        memory = some(segments=lambda iova, length, *, writable: [range(length)])
+        key = some(
+            variant=8, views={}, open_to=None, rights=LOCAL_READ, start=0, end=2 * MAX_BYTES,
+            signature=None, mode=AccessMode.PA,
+        )  # fmt: skip
+        hca = some(mkeys=some(by_handle={0: key}), memory=memory, has_signatures=False)
+        span = 0, MAX_BYTES + 1, LOCAL_READ
+        found, missing = access.segment_views(hca, None, 5, [(MAX_BYTES, 8, 0)], span)
+        assert ([*map(len, found)], missing) == ([MAX_BYTES], 1)
+        with pytest.raises(AccessError, match="too_fragmented") as why:
+            access.segment_views(hca, None, 5, [(MAX_BYTES + 1, 8, 0)], span)
+        assert why.value.limit == MAX_BYTES
 
     def test_more_pages_than_all_keys_may_keep(self, monkeypatch):
         monkeypatch.setattr(cache, "MAX_KEPT_VIEWS", 3)

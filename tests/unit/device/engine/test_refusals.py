@@ -130,17 +130,16 @@ class TestDataSegments:
 
     def test_a_scatter_list_is_cut_only_when_it_is_long(self, cost, monkeypatch):
         hca, size = self.hca(), SEGMENT_BYTES
-        wqe = some(pd=None, segments=self.lists(size, size))
-        message = some(receive=some(wqe=wqe))
+        request = some(wqe=some(pd=None, segments=self.lists(size, size)))
         cost.steps = STEPS_PER_ACCESS
-        receive.scatter_to(hca, self.QP, message, size // 2, size)
-        found = receive.scatter_to(hca, self.QP, message, 0, size + 1)
+        receive.scatter_to(hca, self.QP, request, size // 2, size)
+        found = receive.scatter_to(hca, self.QP, request, 0, size + 1)
         assert isinstance(found, TooFragmented)
         assert found.limit == SEGMENT_BYTES
         cost.steps = 1
-        assert len(receive.scatter_to(hca, self.QP, message, 0, size + 1)) == 2
+        assert len(receive.scatter_to(hca, self.QP, request, 0, size + 1)) == 2
         monkeypatch.setattr(receive, "fail_receive_and_nak", lambda *arguments: "refused")
-        assert receive.scatter_to(hca, self.QP, message, 0, 2 * size + 1) == "refused"
+        assert receive.scatter_to(hca, self.QP, request, 0, 2 * size + 1) == "refused"
 
     def test_inline_segments_are_padded(self):
         """The next segment begins at the next 16 bytes; one without data is none."""
