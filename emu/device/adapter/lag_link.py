@@ -21,6 +21,11 @@ class LagLink(RoceLink, Generic[NodeT]):
         self._vhca = vhca
 
     @property
+    def attributes(self) -> object:
+        """The attributes of the vPort, and ``is_up`` of the LAG."""
+        return self.is_up, super().attributes
+
+    @property
     def is_up(self) -> bool:
         """Whether RoCE is enabled on the vPort and a port that it uses is up.
 

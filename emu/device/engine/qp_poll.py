@@ -93,8 +93,7 @@ def poll(hca: Hca, qp: Qp) -> bool:
         else:
             if connection is None:
                 address, wire = qp.destination, hca.wire
-                find = wire.node  # CPython specializes no call of a method stored at an object
-                node = find(address) if address else None
+                node = wire.node(address) if address else None
                 if wire.needs_packets(address, node):
                     connection = connection_of(hca, qp)
             if connection is not None:

@@ -38,9 +38,10 @@ class LinkState(Protocol):
 
     @property
     def attributes(self) -> object:
-        """A value that changes with the filter and the maximum length of received packets.
+        """A value that changes with ``is_up``, and with the filter and the maximum length of
+        received packets.
 
-        Equal while the contents of the GID and P_Key tables and the MTU are equal.
+        Equal while ``is_up``, the contents of the GID and P_Key tables and the MTU are equal.
         """
 
     @property

@@ -295,7 +295,7 @@ def _ib_port(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> IbPort:
         model.ib_proto_oper,
         device_id=model.identity.device_id,
         lid=options.lid,
-        attributes=(DEFAULT_PKEY, *options.pkeys),
+        pkey_table=(DEFAULT_PKEY, *options.pkeys),
         node_description=_described(model),
         behind=physical.ib if physical is not None else None,
         given=vhca.hca_vport,

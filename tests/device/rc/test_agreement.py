@@ -247,6 +247,25 @@ def test_sender_without_a_link(pair, clock):
     assert region.read(0, 4) == b"data"
 
 
+@pytest.mark.parametrize("layer", ["pair", "segment"])
+@pytest.mark.parametrize("whose", [0, 1], ids=["sender", "receiver"])
+def test_link_is_lost_between_messages(request, clock, layer, whose):
+    nodes = request.getfixturevalue(layer)
+    channel = Channel(QpType.RC, *nodes, ack_timeout=8)
+    region = channel.right.region(64)
+    channel.write((region.key, region.va), b"data")
+    channel.settle()
+    assert channel.sent()
+    set_link(nodes[whose].hca, up=False)
+    channel.write((region.key, region.va), b"lost")
+    channel.settle()
+    assert region.read(0, 4) == b"data"
+    set_link(nodes[whose].hca, up=True)
+    channel.until_sent(clock, 1, SECOND)
+    assert region.read(0, 4) == b"lost"
+    assert is_direct(channel.sender)
+
+
 def test_unreliable_messages_begin_with_any_psn(pair):
     """They need no packets for that."""
     one, two = (node.queue_pair(QpType.UC) for node in pair)

@@ -40,6 +40,7 @@ def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> DirectPath | None:
     qp.direct_path = path = DirectPath(
         (peer.revision, ours.attributes, theirs.attributes), ours, theirs, qp.header_bytes,
         qp.mtu_bytes, qp.marks, has_acks=qp.st is not QpType.UC,
+        is_up=ours.is_up and theirs.is_up,
         reads_ahead=qp.max_rd_atomic > peer.max_dest_rd_atomic,
     )  # fmt: skip
     return path

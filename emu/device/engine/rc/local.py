@@ -74,7 +74,7 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
     if qp.psn != peer.epsn and qp.st is not _UC:
         return NEEDS_PACKETS
     packets = 1 if length <= qp.mtu_bytes else packets_of(length, qp.mtu_bytes)
-    if theirs.is_up and ours.is_up:
+    if path.is_up:
         outcome = pass_on(hca, qp, wqe, node, peer, message)
     else:
         outcome = Dropped("a link is down")

@@ -92,7 +92,7 @@ class DirectPath:
     """The direct path of a queue pair, as both ends have agreed (``engine.rc.agreement``)."""
 
     __slots__ = (
-        "_each", "_has_acks", "_marks", "_mtu_bytes", "_ours", "_theirs", "lengths",
+        "_each", "_has_acks", "_marks", "_mtu_bytes", "_ours", "_theirs", "is_up", "lengths",
         "reads_ahead", "terms",
     )  # fmt: skip
 
@@ -106,6 +106,7 @@ class DirectPath:
         marks: Marks | None,
         *,
         has_acks: bool,
+        is_up: bool,
         reads_ahead: bool,
     ) -> None:
         """Create a path between two ports, whose packets have up to ``mtu_bytes`` of payload.
@@ -114,6 +115,8 @@ class DirectPath:
         """
         self.terms = terms
         """The peer's and both ports' state with which the path is valid."""
+        self.is_up = is_up
+        """Whether both ports are up."""
         self.reads_ahead = reads_ahead
         """Whether the queue pair may send more READs and atomics at once than the peer accepts."""
         self._ours = ours

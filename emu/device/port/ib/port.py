@@ -100,9 +100,11 @@ class IbPort(IbCounts):
     gid_prefix: int = LINK_LOCAL_PREFIX
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
-    attributes: tuple[int, ...] = (DEFAULT_PKEY,)
-    """The P_Keys (``emu.device.port.link.Link``): GIDs and MTU do not change. Each message reads
-    the attribute."""
+    pkey_table: tuple[int, ...] = (DEFAULT_PKEY,)
+    """The P_Keys, which ``pkeys`` sets."""
+    attributes: tuple[bool, tuple[int, ...]] = field(init=False)
+    """``is_up`` and the P_Keys (``emu.device.port.link.Link``): GIDs and MTU do not change. Each
+    message reads the attribute."""
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     congestion: Congestion | None = None
     """None, as no manager in the subnet enables congestion control (IBTA annex A10)."""
@@ -111,6 +113,7 @@ class IbPort(IbCounts):
         self.take_guids()
         if self.behind is not None:
             self._follow_behind()
+        self._note_attributes()
 
     def take_guids(self) -> None:
         """Set port and node GUID to those given by the physical function, if any."""
@@ -120,11 +123,15 @@ class IbPort(IbCounts):
     @property
     def pkeys(self) -> tuple[int, ...]:
         """The P_Key table, without empty entries at its end."""
-        return self.attributes
+        return self.pkey_table
 
     @pkeys.setter
     def pkeys(self, pkeys: tuple[int, ...]) -> None:
-        self.attributes = pkeys
+        self.pkey_table = pkeys
+        self._note_attributes()
+
+    def _note_attributes(self) -> None:
+        self.attributes = self.is_up, self.pkey_table
 
     @property
     def recovery(self) -> LossRecovery:
@@ -180,6 +187,7 @@ class IbPort(IbCounts):
         else:
             self.managed.connect(has_link=has_link)
             self.settle(self.managed)
+        self._note_attributes()
 
     def _follow_behind(self) -> None:
         """Set the state of a virtual function's end port by its link and the physical port's."""
@@ -202,8 +210,7 @@ class IbPort(IbCounts):
         self.pkey_violations, self.qkey_violations = info.pkey_violations, info.qkey_violations
         self.state = PortState(info.port_state)
         self.is_up = self.state is PortState.ACTIVE
-        if self.pkeys != managed.pkeys:
-            self.pkeys = managed.pkeys
+        self.pkeys = managed.pkeys
 
     @property
     def address(self) -> str:
@@ -344,5 +351,5 @@ class IbPort(IbCounts):
 
     def pkey(self, index: int) -> int:
         """Return a P_Key table entry, 0 if empty."""
-        pkeys = self.attributes
+        pkeys = self.pkey_table
         return pkeys[index] if index < len(pkeys) else 0

@@ -65,7 +65,7 @@ class FunctionPort(SegmentPort):
     @property
     def wants_packets(self) -> bool:
         """Whether RoCE messages to functions of this process become frames."""
-        return self.shows_messages or self.tx_link is not None or self.rx_link is not None
+        return self.tx_link is not None or self.rx_link is not None or self.shows_messages
 
     @property
     def changes(self) -> int:

@@ -22,8 +22,9 @@ EACH = HEADER + BTH_AND_ICRC_BYTES
 
 def path_of(ours, theirs, *, has_acks=True):
     return DirectPath(
-        (1, None, None), ours, theirs, HEADER, MTU, None, has_acks=has_acks, reads_ahead=False
-    )
+        (1, None, None), ours, theirs, HEADER, MTU, None, has_acks=has_acks, is_up=True,
+        reads_ahead=False,
+    )  # fmt: skip
 
 
 def send(path, octets=64):

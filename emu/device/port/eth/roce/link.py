@@ -83,7 +83,6 @@ class RoceLink:
     def is_up(self) -> bool:
         """Whether frames can be sent and received and the driver has enabled RoCE on its vPort."""
         port, vport = self._port, self._vport
-        # vport.is_up, inlined: each message reads it three times.
         return vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
 
     # -- connections
@@ -113,8 +112,11 @@ class RoceLink:
 
     @property
     def attributes(self) -> object:
-        """The GID table and the MTUs of which the interface's is the lowest."""
-        return self.gids.changes, self._vport.mtu, self._port.admin_mtu
+        """``is_up``, the GID table, and the MTUs of which the interface's is the lowest."""
+        port, vport = self._port, self._vport
+        # ``is_up``, inlined: each message reads both links' attributes.
+        is_up = vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
+        return is_up, self.gids.changes, vport.mtu, port.admin_mtu
 
     @property
     def max_payload(self) -> int:
