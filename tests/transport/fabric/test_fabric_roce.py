@@ -131,7 +131,7 @@ def run(lab, channel, source, target):
 def carried(channel):
     """Packets that the two functions have sent and received: what is equal, whatever carries it."""
     return [
-        [way.rdma_unicast.packets for way in (node.hca.link._sent, node.hca.link._received)]
+        [way.rdma_unicast.packets for way in node.hca.nic_vport.totals()]
         for node in (channel.left, channel.right)
     ]
 

@@ -277,7 +277,7 @@ def test_frames_from_a_member_without_an_ethernet_port(unix, caplog, kind):
 def train(to, source, count):
     """A train of RoCE packets from one MAC address to another."""
     headers = RoceHeaders(to, source, ipv4(1), ipv4(2))
-    packet = RocePacket(OPS[Service.RC, PacketKind.WRITE, False, False, None], 0x40, 0x20)
+    packet = RocePacket().of(OPS[Service.RC, PacketKind.WRITE, False, False, None], 0x40, 0x20)
     front = Framer(headers, 0xFFFF).frame(packet, [bytes(1024)], 1024)
     return front[:-4] + b"".join(bytes((number,)) * 1024 for number in range(1, count)) + front[-4:]
 
