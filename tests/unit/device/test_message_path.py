@@ -17,7 +17,7 @@ pure_only("the interpreter's calls and instructions are counted")
 
 LIMITS = {
     "RDMA WRITE of 64 B": Counts(13, 20, 28, 1369),
-    "the same as packets": Counts(19, 50, 79, 3659),
+    "the same as packets": Counts(19, 50, 79, 3658),
     "ALLOC_PD": Counts(10, 22, 27, 1177),
     "CREATE_MKEY of 16 pages": Counts(15, 39, 61, 2478),
     "UMR that maps 16 pages": Counts(13, 21, 40, 2041),

@@ -1,10 +1,9 @@
 """Responder of connected services: packets to execute, hold or NAK (IBTA 9.7.4, 9.9.3).
 
 A request packet passes the steps listed in ``emu.device.engine.rc.responder``; ``execution.py``
-executes it. A packet before the expected PSN is a duplicate: only its response is sent again. The
-first packet after a gap gets a NAK. Further ones are dropped or, with selective repeat
-(``selective.py``), kept until the gap is filled. UC has no responses: a message that misses a
-packet is dropped, and the next first packet starts a new one.
+executes it. A packet before the expected PSN is a duplicate: only its response is sent again. One
+after a gap gets a NAK, or is kept (``gap.py``). UC has no responses: a message that misses a packet
+is dropped, and the next first packet starts a new one.
 """
 
 from __future__ import annotations
@@ -14,24 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from emu.device.engine.rc.checks import RxCheck, invalid_request, trace_refusal
 from emu.device.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
+from emu.device.engine.rc.packets.gap import PsnGap
 from emu.device.engine.rc.packets.responses import MAX_RESPONSES, ResponseQueue
 from emu.device.engine.rc.remote import begin_rdma
 from emu.device.engine.rc.responder import refuse_packet
-from emu.device.engine.rc.validation import (
-    GAP,
-    PACKET_CHECKS,
-    check_psn,
-    op_seq_error,
-)
+from emu.device.engine.rc.validation import GAP, PACKET_CHECKS, check_psn, op_seq_error
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import Message, MsgOp
-from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented
+from emu.device.objects.queues.outcome import Dropped, Nak, Outcome, RnrNak, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault, Side
 from emu.device.port.packet import OPS, Packet
 from emu.device.port.train import Train
 from emu.device.rounds.budget import TIMER_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL
-from emu.device.state.held import MAX_HELD, EarlyPackets, HeldPackets
+from emu.device.state.held import HeldPackets
 from layouts.enums import QpType
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK, PacketKind, Service
@@ -55,7 +50,6 @@ _WHOLE_WRITES: Final = frozenset(
     for service in (Service.RC, Service.UC, Service.XRC)
 )
 """Opcodes of WRITEs of one packet, without immediate data."""
-_PLACING: Final = (PacketKind.SEND, PacketKind.WRITE)
 _ONE_BY_ONE: Final = TooFragmented(1, "packets of the train are processed one by one")
 
 
@@ -63,8 +57,8 @@ class PacketResponder:
     """Receiving side of one queue pair."""
 
     __slots__ = (
-        "_connection", "_early", "_has_kept", "_has_missed", "_has_naked", "_hca", "_held",
-        "_is_not_ready", "_page_timer", "_qp", "execution", "responses",
+        "_connection", "_gap", "_has_kept", "_has_missed", "_hca", "_held", "_page_timer", "_qp",
+        "execution", "responses",
     )  # fmt: skip
 
     def __init__(self, connection: InnerConnection) -> None:
@@ -73,11 +67,7 @@ class PacketResponder:
         self._qp = connection.qp
         self.responses = ResponseQueue(connection)
         self.execution = PacketExecution(connection, self.responses)
-        self._has_naked = False
-        """Whether a NAK for the expected PSN has been sent; no second one is sent."""
-        self._is_not_ready = False
-        """Whether it was an RNR NAK, after which the requester retransmits all packets."""
-        self._early = EarlyPackets(connection.hca.held_capacity)
+        self._gap = PsnGap(connection, self.responses)
         self._has_kept = False
         """Whether kept packets are now among the held ones."""
         self._held = HeldPackets(connection.hca.held_capacity)
@@ -123,7 +113,7 @@ class PacketResponder:
         if is_next and self._is_free and self.execution.takes(train):
             outcome = self.execution.train(train)
         if outcome is None:
-            self._has_naked = self._is_not_ready = False
+            self._gap.end()
         elif isinstance(outcome, (Nak, Dropped)):
             _ANSWERS[type(outcome)](self, train.first, outcome)
         else:
@@ -137,7 +127,7 @@ class PacketResponder:
         """Whether a request would be executed now, without waiting behind others."""
         return not (
             self._held.packets
-            or self._early.packets
+            or self._gap.kept
             or self._is_waiting
             or len(self.responses.queue) >= MAX_RESPONSES
             or self._hca.budget.steps > TIMER_BUDGET
@@ -182,13 +172,13 @@ class PacketResponder:
         if self._has_kept:
             self._has_kept = False
             self.responses.acknowledge(self._qp.epsn - 1 & PSN_MASK)
-            if self._early.packets:
-                self._nak_gap()
+            if self._gap.kept:
+                self._gap.nak()
         if self._has_missed:
             self._has_missed = False
             if self._qp.st is not _UC:
                 self._qp.count("out_of_sequence")
-                self._nak_gap()
+                self._gap.nak()
 
     @property
     def _is_waiting(self) -> bool:
@@ -199,7 +189,7 @@ class PacketResponder:
     def drop_held(self) -> None:
         """Drop the held and early packets of a queue pair that receives no packets any more."""
         self._held.clear()
-        self._early.clear()
+        self._gap.drop()
         self._has_kept = False
         self._stop_page_timer()
 
@@ -222,12 +212,14 @@ class PacketResponder:
             self._unexpected(packet)
             return None
         outcome = self._execute(packet)
+        gap = self._gap
         if outcome is None:
-            self._has_naked = self._is_not_ready = False
+            if gap.has_naked:
+                gap.end()
         elif (held := _ANSWERS[type(outcome)](self, packet, outcome)) is not None:
             return held
-        if self._early.packets:
-            self._fill_gap()
+        if gap.kept:
+            self._take_kept()
         return None
 
     def _execute(self, packet: Packet) -> Outcome | None:
@@ -271,9 +263,9 @@ class PacketResponder:
     def _unexpected(self, packet: Packet) -> None:
         """Process a packet of a reliable service whose PSN is not the expected one."""
         if check_psn(self._qp, packet.psn) is GAP:
-            self._nak_gap()
+            self._gap.nak()
             if self._connection.repeats_selectively:
-                self._keep(packet)
+                self._gap.keep(packet)
         else:
             REPEAT[packet.op.kind](self.execution, packet)
 
@@ -283,7 +275,7 @@ class PacketResponder:
         Ignored unless the packet has the expected PSN. Only fault plans call this.
         """
         if packet.psn == self._qp.epsn:
-            self._nak_not_ready(timer)
+            self._gap.nak_not_ready(timer)
 
     # -- waiting for a page
 
@@ -295,7 +287,7 @@ class PacketResponder:
         """
         if not self._held.add(packet):
             self._has_missed = True
-            if not self._held.packets and not self._has_naked:
+            if not self._held.packets and not self._gap.has_naked:
                 self._ask_for_time()
         else:
             self._start_page_timer()
@@ -327,7 +319,7 @@ class PacketResponder:
         """Send an RNR NAK with the queue pair's min_rnr_nak, on UC none (IBTA 9.7.5.2.8)."""
         qp = self._qp
         if qp.st is not _UC:
-            self._nak_not_ready(qp.min_rnr_nak)
+            self._gap.nak_not_ready(qp.min_rnr_nak)
 
     def _page_present(self, outcome: Outcome | None) -> None:
         """Process the held packets in the next polls, after the wait for a page.
@@ -356,58 +348,24 @@ class PacketResponder:
 
     def answer_rnr(self, _packet: Packet, nak: RnrNak) -> None:
         """Send the RNR NAK."""
-        self._nak_not_ready(nak.timer)
+        self._gap.nak_not_ready(nak.timer)
 
     def answer_nothing(self, _packet: Packet, _: Dropped) -> None:
         """Forget the current message without a response."""
         self.execution.break_off()
 
-    def _nak_not_ready(self, timer: int) -> None:
-        """Send an RNR NAK for the expected PSN, and drop the kept packets.
+    def _take_kept(self) -> None:
+        """Hold the kept packets that are now in order, for the next polls.
 
-        The requester retransmits all packets from there on. Later gaps get no NAK until the
-        expected packet has arrived.
+        If there are none, NAK the next gap.
         """
-        self._has_naked = self._is_not_ready = True
-        self._early.clear()
-        self.responses.nak(self._qp.epsn, bth.KIND_RNR | timer)
-
-    def _nak_gap(self) -> None:
-        """Send a PSN sequence error NAK, if no NAK for the expected PSN was sent (9.7.5.1.1)."""
-        if not self._has_naked:
-            self._has_naked = True
-            hca, qp = self._hca, self._qp
-            trace_refusal(
-                hca.probes, qp, RxCheck.PSN, f"packets from psn {qp.epsn:#x} on are missing"
-            )
-            self.responses.nak(qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
-
-    def _keep(self, packet: Packet) -> None:
-        """Keep a SEND or WRITE packet after a gap, for selective repeat.
-
-        READs and atomics, packets more than MAX_HELD ahead, and all packets after an RNR NAK are
-        dropped: the requester sends them again.
-        """
-        ahead = packet.psn - self._qp.epsn & PSN_MASK
-        if packet.op.kind in _PLACING and ahead <= MAX_HELD and not self._is_not_ready:
-            self._early.add(packet)
-
-    def _fill_gap(self) -> None:
-        """Move the kept packets that are now in order to the held ones, for the next polls.
-
-        If there are none, NAK the next gap, as long as packets are kept after it.
-        """
-        psn = self._qp.epsn
-        while (packet := self._early.pop(psn)) is not None:
+        for packet in self._gap.filled():
             self._has_kept = True
             self._has_missed |= not self._held.add(packet)
-            psn = (psn + 1) & PSN_MASK
         if self._has_kept:
             self._hca.scheduler.schedule(self._qp)
-            return
-        self._early.forget_before(psn)
-        if self._early.packets:
-            self._nak_gap()
+        else:
+            self._gap.nak_next()
 
     def _unreliable(self, packet: Packet) -> PageFault | None:
         """Process a UC packet: a first packet starts a message, others continue it (9.9.2).
