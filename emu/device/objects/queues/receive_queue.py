@@ -344,7 +344,7 @@ class SharedRecvList(SharedRecvQueue):
 def scatter_list(buf: Buffer, at: int, end: int) -> list[Segment]:
     """Return the data segments of a receive WQE, up to its end mark: byte count, lkey, address.
 
-    They are bytes ``at`` to ``end`` of ``buf``, without the link segment of a shared queue.
+    The segments are bytes ``at`` to ``end`` of ``buf``, without the link segment of a shared queue.
     """
     segments: list[Segment] = []
     while at < end:
