@@ -22,8 +22,8 @@ class LagLink(RoceLink, Generic[NodeT]):
 
     @property
     def attributes(self) -> object:
-        """The attributes of the vPort, and ``is_up`` of the LAG."""
-        return self.is_up, super().attributes
+        """The attributes of the vPort, with ``is_up`` of the LAG."""
+        return self.is_up, self.gids.changes, self._vport.mtu, self._port.admin_mtu
 
     @property
     def is_up(self) -> bool:
