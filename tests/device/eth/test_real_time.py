@@ -19,6 +19,7 @@ from emu.driver.ethernet.rings import rq_fields, sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.world.cable import arrive
+from emu.driver.world.tap_wire import TapWire
 from emu.server.service import devicespec
 from emu.server.service.devicespec import DeviceSpecError
 from firmware_cmds.regs.reg import READ
@@ -247,6 +248,38 @@ def test_sent_packets(node, driver, set_clock, clock, ts_format):
     node.settle()
     entry = cqe64.view(sq.cq.peek())
     assert stamp(entry) == (77 << 32 | 5 if ts_format == 2 else clock.now_ns())
+
+
+class TestSlowWire:
+    """A peer in this process receives a frame, and stamps it, while the frame is being sent."""
+
+    @pytest.fixture
+    def eth_wire(self, clock):
+        class SlowWire(TapWire):
+            def transmit(self, source, frame, /):
+                super().transmit(source, frame)
+                clock.ns += SECOND
+
+        return SlowWire()
+
+    @pytest.mark.parametrize("ts_format", [0, 1, 2])
+    def test_left_before_it_arrived(self, node, driver, set_clock, clock, ts_format):
+        stamps = CompletionQueue(node)
+        sq = SendQueue(
+            node,
+            tisn=create_tis(driver, alloc_td(driver)),
+            ts_format=ts_format,
+            ts_cqe_to_dest_cqn=stamps.cqn,
+        )
+        set_clock(SET_TIME, utc_sec=77, utc_nsec=5)
+        begin = clock.now_ns()
+        region = node.region(len(FRAME))
+        sq.send(region.sge())
+        node.settle()
+        assert clock.now_ns() == begin + SECOND
+        left = 77 << 32 | 5 if ts_format == 2 else begin
+        assert stamp(cqe64.view(sq.cq.peek())) == left
+        assert stamps.poll().timestamp == left
 
 
 @pytest.mark.parametrize("ts_format", [3])

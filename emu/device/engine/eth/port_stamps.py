@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 _OP_OWN: Final = CqeOpcode.RESP_SEND << 4
 
 
-def complete_timestamp(cqes: Completions, caps: Caps, sq: Sq, cq: Cq, wqe: Wqe) -> None:
-    """Write the port timestamp CQE of a sent packet to ``cq``, with the time of this call.
+def complete_timestamp(cqes: Completions, caps: Caps, sq: Sq, cq: Cq, wqe: Wqe, now: int) -> None:
+    """Write the port timestamp CQE of a packet that was sent at ``now`` to ``cq``.
 
     wqe_counter has the lower bits of the WQE's metadata. A lost CQE counts as cq_overflow.
     """
     metadata = ETH.unpack_from(wqe.buf, DS)[2]
     number = metadata & (1 << caps.general_2.ts_cqe_metadata_size2wqe_counter) - 1
-    now = completions.now_for(cqes.ticks, sq)
     entry = CQE.pack(0, 0, 0, sq.uidx or 0, 0, 0, now & TIME_MASK, sq.handle, number)
     completions.report(cqes, cq, sq, entry, _OP_OWN, False)

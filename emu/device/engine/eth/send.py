@@ -141,7 +141,9 @@ def _work(hca: Hca, sq: Sq) -> bool:
         wqe = ring.fetch(waiting)
         waiting -= wqe.blocks
         ring.consume(wqe.blocks)
-        failure = _execute(hca, sq, wqe)
+        # A peer of this process stamps the frame while the WQE is executed, so not after that.
+        now = completions.now_for(hca.cqes.ticks, sq)
+        failure = _execute(hca, sq, wqe, now)
         if failure is not None:
             queues.fail(
                 hca.cqes,
@@ -156,14 +158,14 @@ def _work(hca: Hca, sq: Sq) -> bool:
         if sq.state is not _RDY:  # this WQE or its completion has failed
             return False
         if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
-            completions.complete_send(hca.cqes, sq.cq, sq, wqe)
+            completions.complete_sent(hca.cqes, sq.cq, sq, wqe, now)
         if hca.budget.steps > POLL_BUDGET:
             break
     return True
 
 
-def _execute(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
-    """Execute a WQE; return the failure for its error CQE, or None on success.
+def _execute(hca: Hca, sq: Sq, wqe: Wqe, now: int) -> Failure | None:
+    """Execute a WQE at ``now``; return the failure for its error CQE, or None on success.
 
     LOCAL_QP_OP_ERR stands for a malformed or unsupported WQE, MW_BIND_ERR for a UMR,
     LOCAL_LENGTH_ERR for a frame's length. Memory errors have the syndrome of the access.
@@ -195,7 +197,7 @@ def _execute(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
     except AccessError as no_access:
         return Failure.of_access(no_access)
     if sq.ts_cq is not None and work not in (change_key, access_aso):
-        port_stamps.complete_timestamp(hca.cqes, hca.caps, sq, sq.ts_cq, wqe)
+        port_stamps.complete_timestamp(hca.cqes, hca.caps, sq, sq.ts_cq, wqe, now)
     return None
 
 

@@ -81,6 +81,17 @@ def complete_send(cqes: Completions, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: i
     report(cqes, cq, queue, entry, op_own, False)
 
 
+def complete_sent(cqes: Completions, cq: Cq, queue: Queue, wqe: Wqe, now: int) -> None:
+    """Write the CQE (REQ) of a request of frames that were sent at ``now``, as a time stamp.
+
+    A CQE that is lost counts as cq_overflow.
+    """
+    entry = _pack_send(
+        queue.uidx or 0, 0, now & TIME_MASK, wqe.opcode << 24 | queue.handle, wqe.index
+    )  # fmt: skip
+    report(cqes, cq, queue, entry, _REQ, False)
+
+
 def complete_receive(
     cqes: Completions,
     srqs: Table[Srq],
