@@ -25,6 +25,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK, FrameError
 from emu.device.port.eth.traffic import Direction
 from emu.device.port.eth.wire import EthWire, EthWireWrapper
+from emu.device.rounds.costs import STEPS_PER_FRAME
 from emu.device.state.points import FaultPoint
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class EmbeddedSwitch:
         """Traffic of the manager's vPort when the tables last stopped deciding."""
         self.decides = False
         """Whether an FDB has a root table."""
+        self._is_steering = False
+        """Whether a frame passes the tables now: frames that return meanwhile wait for a round, as
+        two switches may return a frame to each other for ever.
+        """
         self.forward: Callable[[Hca, Frame], None] = uplink.transmit
         self.receive: Callable[[Frame], None] = lose
         self._connect()
@@ -166,7 +171,7 @@ class EmbeddedSwitch:
         number = source.vhca.vport_number
         manager = self._manager.node if self._manager is not None else None
         if self.decides and manager is not None:
-            manager.backlogs.esw.do(len(frame.data), self._steer, manager, number, frame)
+            self._enter(manager, number, frame)
         elif number == MANAGER:
             self.uplink.transmit(source, frame)
 
@@ -184,8 +189,16 @@ class EmbeddedSwitch:
             port.flow.receive_control(frame.data, manager.clock.now_ns(), port.speed)
             return
         _count(self._cable.received, frame)
-        if not manager.backlogs.esw.do(len(frame.data), self._steer, manager, UPLINK, frame):
+        if not self._enter(manager, UPLINK, frame):
             self._cable.received.discards += 1
+
+    def _enter(self, manager: Hca, source_port: int, frame: Frame) -> bool:
+        """Steer a frame now or in a later round; return False if the backlog is full."""
+        backlog = manager.backlogs.esw
+        if not self._is_steering:
+            return backlog.do(len(frame.data), self._steer, manager, source_port, frame)
+        manager.budget.charge(STEPS_PER_FRAME)  # tables have sent it, which charge less
+        return backlog.keep(len(frame.data), self._steer, manager, source_port, frame)
 
     def _steer(self, manager: Hca, source_port: int, frame: Frame) -> None:
         """Send a frame through the FDB, unless the tables were removed or a fault plan takes it.
@@ -197,6 +210,7 @@ class EmbeddedSwitch:
             return  # the tables were removed while the frame waited
         if manager.health.has_failed:
             return
+        self._is_steering = True
         try:
             faults = manager.probes.faults
             if faults is not None and not faults.show(FDB_POINT, source_port, frame):
@@ -207,6 +221,8 @@ class EmbeddedSwitch:
                 manager.backlogs.esw.begin(others, len(frame.data))
         except Exception:
             manager.health.fail()
+        finally:
+            self._is_steering = False
 
     def _deliver_result(
         self, manager: Hca, source_port: int, frame: Frame, target: VportTarget, what: Frame
