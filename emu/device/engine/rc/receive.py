@@ -96,12 +96,15 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
         return None
     arrival: TagMatch | None = None
     try:
-        if srq is not None and srq.tags is not None:
-            arrival = _matched(hca, qp, srq, srq.tags, message)
-            if arrival.entry is not None:
-                message.receive = _matched_request(arrival, arrival.entry, srq, cq)
-                return None
-        wqe = queue.take() if srq is None else take_shared(srq)
+        if srq is None:
+            wqe = queue.take()
+        else:
+            if srq.tags is not None:
+                arrival = _matched(hca, qp, srq, srq.tags, message)
+                if arrival.entry is not None:
+                    message.receive = _matched_request(arrival, arrival.entry, srq, cq)
+                    return None
+            wqe = take_shared(srq)
     except (DmaError, ListBrokenError) as error:
         trace_refusal(hca.probes, qp, RxCheck.RESOURCE, str(error))
         qp_life.break_receives(hca, qp, srq, error)

@@ -179,7 +179,9 @@ class RecvRing(RecvQueue):
         else:
             segments = scatter_list(self._buffer.read(at, stride), 0, stride)
         self._consumed = (index + 1) & _COUNTER_MASK
-        return recv_wqe(index, segments, self._pd)
+        request = RecvWqe()  # ``recv_wqe``, without a call
+        request.index, request.segments, request.pd = index, segments, self._pd
+        return request
 
     def give_back(self, wqe: RecvWqe) -> None:
         self._consumed = wqe.index
