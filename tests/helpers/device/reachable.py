@@ -85,6 +85,7 @@ def owned(hca, *others):
     """What belongs to a function's state; ``others`` are those whose own is not meant."""
     outside = [hca, *others, hca.wire, hca.switch, hca.clock, hca.memory, hca.events.interrupts]
     outside += [hca.health, hca.scheduler, hca.events, hca.probes]
+    outside.append(hca.clock.now_ns)  # leads to the timers of all functions
     theirs = [item for other in others for item in _first(other)]
     found = walk(_first(hca), [*outside, *theirs])
     return [item for item, _ in found.values() if isinstance(item, STATE)]
