@@ -23,7 +23,7 @@ from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.ports import Buffer
-from layouts.rings.wqe import DS
+from layouts.rings.wqe import DS, WQEBB
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -95,7 +95,8 @@ class BlueFlame:
         if len(copy.data) >= copy.requested:
             ring = self._ring_of(copy.number)
             if ring is not None:
-                ring.take_copy(bytes(copy.data[: copy.requested]))
+                whole = -(-copy.requested // WQEBB) * WQEBB  # like a WQE in the ring
+                ring.take_copy(bytes(copy.data[: copy.requested]).ljust(whole, b"\0"))
             self._end(uar, start, copy)
         else:
             late = partial(self._give_up, uar, start, copy)

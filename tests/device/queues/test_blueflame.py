@@ -13,11 +13,12 @@ from emu.driver.verbs.connect import connect
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
 from emu.server.service.devicespec import parse
-from layouts.enums import CqeOpcode, Opcode, QpType
+from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpType
 from layouts.rings.wqe import CTRL
 
 PAGE, BUFFERS = 4096, (0x800, 0x900)
 SIGNALED = 8
+NEED_NO_SEGMENT = {Opcode.NOP, Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INVAL}
 MEMORY, COPY = b"out of the ring.", b"by the register."
 
 
@@ -204,6 +205,18 @@ def test_a_request_that_fits_no_buffer(copier, ds):
     copier.copy(wqe=bytes(wqe))
     copier.run()
     assert copier.arrived() == (MEMORY, 1)
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("opcode", sorted(set(Opcode) - NEED_NO_SEGMENT))
+def test_a_control_segment_alone(copier, opcode):
+    """A copy of 16 bytes is refused like such a request in the ring."""
+    index = int.from_bytes(copier.post()[1:3], "big")
+    number = copier.qp.qpn << 8 | 1
+    copier.copy(size=16, wqe=CTRL.pack(index << 8 | opcode, number, SIGNALED, 0))
+    copier.run()
+    (entry,) = copier.qp.cq.drain()
+    assert entry.syndrome == CqeSyndrome.LOCAL_QP_OP_ERR
 
 
 @pytest.mark.hostile

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _SEND: Final = MsgOp.SEND
 _READ: Final = MsgOp.READ
 _WRITE: Final = MsgOp.WRITE
-DIVISIBLE: Final = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
-"""Operations that can be moved in segments; an atomic cannot."""
 
 
 def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | None:
