@@ -141,8 +141,11 @@ def _work(hca: Hca, sq: Sq) -> bool:
         wqe = ring.fetch(waiting)
         waiting -= wqe.blocks
         ring.consume(wqe.blocks)
-        # A peer of this process stamps the frame while the WQE is executed, so not after that.
-        now = completions.now_for(hca.cqes.ticks, sq)
+        is_signaled = wqe.fm_ce_se & CE_MASK == CE_ALWAYS
+        now = 0
+        if is_signaled or sq.ts_cq is not None:
+            # A peer of this process stamps the frame while the WQE is executed, so not after that.
+            now = completions.now_for(hca.cqes.ticks, sq)
         failure = _execute(hca, sq, wqe, now)
         if failure is not None:
             queues.fail(
@@ -157,7 +160,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
             )
         if sq.state is not _RDY:  # this WQE or its completion has failed
             return False
-        if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
+        if is_signaled:
             completions.complete_sent(hca.cqes, sq.cq, sq, wqe, now)
         if hca.budget.steps > POLL_BUDGET:
             break
@@ -165,8 +168,9 @@ def _work(hca: Hca, sq: Sq) -> bool:
 
 
 def _execute(hca: Hca, sq: Sq, wqe: Wqe, now: int) -> Failure | None:
-    """Execute a WQE at ``now``; return the failure for its error CQE, or None on success.
+    """Execute a WQE; return the failure for its error CQE, or None on success.
 
+    ``now`` is the stamp of the port timestamp CQE, for a queue with a CQ for these.
     LOCAL_QP_OP_ERR stands for a malformed or unsupported WQE, MW_BIND_ERR for a UMR,
     LOCAL_LENGTH_ERR for a frame's length. Memory errors have the syndrome of the access.
     """
