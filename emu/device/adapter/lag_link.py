@@ -21,11 +21,6 @@ class LagLink(RoceLink, Generic[NodeT]):
         self._vhca = vhca
 
     @property
-    def attributes(self) -> object:
-        """The attributes of the vPort, with ``is_up`` of the LAG."""
-        return self.is_up, self.gids.changes, self._vport.mtu, self._port.admin_mtu
-
-    @property
     def is_up(self) -> bool:
         """Whether RoCE is enabled on the vPort and a port that it uses is up.
 

@@ -145,9 +145,7 @@ class RoceWire:
             return False
         if node is None or self._eth.wants_packets or node.segment.wants_packets:
             return True
-        if (
-            node.vhca.adapter.board.lag is not None
-        ):  # the function may send and receive by another port
+        if node.vhca.adapter.board.lag is not None:  # it may send and receive by another port
             return True
         hca = self._hca
         if node.rdma_rx.root is not None or node.is_sniffed:

@@ -113,10 +113,7 @@ class RoceLink:
     @property
     def attributes(self) -> object:
         """``is_up``, the GID table, and the MTUs of which the interface's is the lowest."""
-        port, vport = self._port, self._vport
-        # ``is_up``, inlined: each message reads both links' attributes.
-        is_up = vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
-        return is_up, self.gids.changes, vport.mtu, port.admin_mtu
+        return self.is_up, self.gids.changes, self._vport.mtu, self._port.admin_mtu
 
     @property
     def max_payload(self) -> int:
