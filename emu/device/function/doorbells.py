@@ -210,7 +210,6 @@ class Doorbells:
                 memic = self._hca.memic
                 if memic is not None and memic.was_used:
                     ring.rung = announced(offset, data) if memic.is_used else None
-            if not queue.is_ready:
-                self._scheduler.schedule(queue)
+            self._scheduler.schedule(queue)
         else:
             log.warning("send doorbell for %#x ignored: no such queue", number)

@@ -232,10 +232,9 @@ def report(
         view, start = page.view, page.run_base + pi * CQE_BYTES
         end = start + OP_OWN
         view[start:end] = entry
-        op_own |= page.run_owner
-        view[end] = op_own
+        view[end] = op_own | page.run_owner
         if cqes.probes.tracer:
-            cqes.probes.tracer.cqe(cq.handle, entry, op_own)
+            cqes.probes.tracer.cqe(cq.handle, entry, op_own | page.run_owner)
         cq.pi = pi + 1
         if solicited or cq.notification is _ARMED:
             notify_of(cqes.events, cq, solicited)

@@ -38,7 +38,7 @@ from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK
 
 if TYPE_CHECKING:
-    from emu.device.port.link import PacketCounts
+    from emu.device.port.link import LinkState, PacketCounts
 
 _UC: Final = QpType.UC
 
@@ -128,13 +128,15 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     function fails that function and is Dropped here. Nak, RnrNak and LocalAccessFailed count the
     packets at both ports.
     """
-    outcome: Outcome | None = None
-    if not message.limit:
+    if message.limit:
+        outcome = None
+    else:
         try:
-            if peer.state not in ESTABLISHED or peer.page_faults:
-                outcome = segments.check_ready(node.events, peer)
-            if outcome is None:
-                outcome = RESPOND[message.op](node, peer, message, hca.link.lid)
+            outcome = (
+                segments.check_ready(node.events, peer)
+                if peer.state not in ESTABLISHED or peer.page_faults
+                else None
+            ) or RESPOND[message.op](node, peer, message, hca.link)
         except Exception:  # a bug in the peer stops only the peer: no response
             node.health.fail()
             return Dropped("the peer's function has failed")
@@ -153,7 +155,7 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     return outcome
 
 
-def _read(hca: Hca, qp: Qp, message: Message, _slid: int) -> Outcome | None:
+def _read(hca: Hca, qp: Qp, message: Message, _sender: LinkState) -> Outcome | None:
     """Execute a whole READ, and copy its data to the requester's memory."""
     data = begin_rdma(hca, qp, message)
     if isinstance(data, Outcome):
@@ -164,7 +166,7 @@ def _read(hca: Hca, qp: Qp, message: Message, _slid: int) -> Outcome | None:
     return None
 
 
-def _atomic(hca: Hca, qp: Qp, message: Message, _slid: int) -> Outcome | None:
+def _atomic(hca: Hca, qp: Qp, message: Message, _sender: LinkState) -> Outcome | None:
     """Execute an atomic, and write the old value to the requester's memory."""
     old = execute_atomic(hca, qp, message)
     if isinstance(old, Outcome):
@@ -175,15 +177,15 @@ def _atomic(hca: Hca, qp: Qp, message: Message, _slid: int) -> Outcome | None:
     return None
 
 
-def _send(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
+def _send(hca: Hca, qp: Qp, message: Message, sender: LinkState) -> Outcome | None:
     """Execute a whole SEND, and complete its receive WQE."""
-    return check_resource(hca, qp, message) or _receive(hca, qp, message, slid)
+    return check_resource(hca, qp, message) or _receive(hca, qp, message, sender.lid)
 
 
-def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
+def _write(hca: Hca, qp: Qp, message: Message, sender: LinkState) -> Outcome | None:
     """Execute a whole WRITE."""
     if message.immediate is not None:
-        return _write_immediate(hca, qp, message, slid)
+        return _write_immediate(hca, qp, message, sender.lid)
     target = begin_rdma(hca, qp, message)
     if isinstance(target, Outcome):
         if isinstance(target, TooFragmented):
@@ -232,13 +234,15 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     return segments.note_started(hca.srqs, qp, message, refused)
 
 
-RESPOND: Final[Mapping[MsgOp, Callable[[Hca, Qp, Message, int], Outcome | None]]] = {
+RESPOND: Final[Mapping[MsgOp, Callable[[Hca, Qp, Message, LinkState], Outcome | None]]] = {
     MsgOp.SEND: _send,
     MsgOp.WRITE: _write,
     MsgOp.READ: _read,
     **dict.fromkeys(ATOMICS, _atomic),
 }
 """Functions that execute a whole message at the responder; None means that it is acknowledged.
+
+The link is the requester's.
 
 Nak or RnrNak refuse the message; a Nak has moved the queue pair to ERR. Dropped means no response.
 TooFragmented: ``message.limit`` is set, and the caller continues by ``segments.move``.
