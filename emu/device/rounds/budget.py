@@ -26,11 +26,6 @@ TIMER_BUDGET: Final = POLL_BUDGET // 2
 CLIENT_BUDGET: Final = POLL_BUDGET + TIMER_BUDGET
 """Steps after which no connection is served: a full poll budget and a full timer budget."""
 
-RX_BUDGET: Final = 2 * POLL_BUDGET + 64
-"""Steps after which packets from sockets wait in their receiver's backlog, or are dropped.
-
-Only packets that the requester requests again (READ responses) are dropped. Polls of queues stop
-earlier, so they never starve received packets."""
 
 SEGMENT_BUDGET: Final = POLL_BUDGET // 4
 """Steps of one segment of long work: of a command, a message, page prefetch or subnet manager.
@@ -41,6 +36,12 @@ STEPS_PER_ACCESS: Final = 4096 + 64
 """Maximum cost in steps of one memory access of a message: a packet of single bytes.
 
 An access that costs more is split, or fails."""
+
+RX_BUDGET: Final = POLL_BUDGET + STEPS_PER_ACCESS + 64
+"""Steps after which packets from sockets wait in their receiver's backlog, or are dropped.
+
+Only packets that the requester requests again (READ responses) are dropped. Polls of queues stop
+earlier, after one access too many at most, so they never starve received packets."""
 
 STEPS_AHEAD: Final = 128
 """Maximum cost in steps of memory that is mapped for several packets.

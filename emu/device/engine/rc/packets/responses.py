@@ -250,15 +250,15 @@ class ResponseQueue:
         # The first and the last packet are sent alone, and those whose data are mapped already: the
         # peer may take trains since, as a rate limit ends with any packet.
         count = min(TRAIN_PACKETS, left - 1) if offset and not self._ahead else 1
-        carry = self._connection.trains() if count > 1 else None
+        carry = self._connection.trains() if count > 1 and response.is_read_ahead else None
         size = min(mtu if carry is None else count * mtu, message.length - offset)
         read = duplicates.read_again if response.is_replay else responder.execute_read
         data = (
             take_front(self._ahead, size) if self._ahead else read(hca, qp, message, offset, size)
         )
         if isinstance(data, TooFragmented) and carry is not None:
-            carry, size = None, mtu
-            data = read(hca, qp, message, offset, size)
+            response.is_read_ahead = False  # its packets' data are mapped one by one from now on
+            return 1
         if data is None or isinstance(data, Outcome):
             self._not_read(response, data)
             return 1
