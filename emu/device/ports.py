@@ -260,5 +260,5 @@ class PciFunction(Protocol):
         A later access must find the new map, and a view keeps unmapped memory mapped.
         """
 
-    def run(self) -> bool:
-        """Do pending work within the budget; return whether more is pending."""
+    def poll(self) -> bool:
+        """Do pending work within the round's budget; return whether more is pending."""

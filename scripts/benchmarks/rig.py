@@ -68,9 +68,13 @@ class Pair:
         """
         clock = HandClock()
         made: Any = wire(clock)
-        carriers = (made,) if hasattr(made, "run") else ()
+        carriers = (made,) if hasattr(made, "poll") else ()
         make_memory = partial(MappedMemory, ram)
         self.left, self.right = two_nodes(MODEL, clock, made, *carriers, make_memory=make_memory)
+        self._carriers, self._budget = carriers, clock.budget
+        self._awake = {node.function: None for node in (self.left, self.right)}
+        for function in self._awake:
+            function.on_work = partial(self._awake.setdefault, function)
         self.qps = [
             self.left.queue_pair(log_sq_size=log_ring, log_cq_size=log_ring)
             for _ in range(connections)
@@ -83,9 +87,23 @@ class Pair:
         self.remote = self.target.key, self.target.va
 
     def ring(self) -> None:
-        """Ring the queue pair's doorbell, and run both functions until they are idle."""
+        """Ring the queue pair's doorbell, and run rounds until all is idle."""
         self.qp.ring()
-        self.left.settle()
+        self.run()
+
+    def run(self) -> None:
+        """Run rounds until all is idle: each polls the functions with work, as the loop does."""
+        awake, functions = self._awake, (self.left.function, self.right.function)
+        busy = True
+        while busy or awake:
+            self._budget.begin()
+            for function in [*awake]:
+                del awake[function]
+                if function.poll():
+                    awake[function] = None
+            busy = any(carrier.poll() for carrier in self._carriers)
+            if busy:
+                awake.update(dict.fromkeys(functions))
 
 
 def doorbell_to_cqe(qp: QueuePair, post: Callable[[], object], count: int = 1) -> float:

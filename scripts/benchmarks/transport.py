@@ -61,7 +61,7 @@ class Bar:
     def forget_views(self) -> None:
         pass
 
-    def run(self) -> bool:
+    def poll(self) -> bool:
         return False
 
 

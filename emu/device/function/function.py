@@ -139,8 +139,6 @@ class Function:
         """End of the UAR pages in BAR 0; 0 while their doorbells are not decoded, or traced."""
         self._mastering: bool | None = None
         self._commands_before = 0
-        self._last_round = -1
-        """Number of the round of the last :meth:`run`."""
         self._on_work: Callable[[], None] = lambda: None
         self._power_on("start")
         if vhca.is_virtual:
@@ -156,7 +154,7 @@ class Function:
     @property
     def _is_gone(self) -> bool:
         """Whether a fault rule has removed the function from the bus."""
-        faults = self.hca.probes.faults
+        faults = self._probes.faults
         return faults is not None and faults.is_gone
 
     @property
@@ -178,6 +176,7 @@ class Function:
         if self.tracer:
             self.tracer.power_on(self.model.name, self.model.uar_end)
         self.hca = self._make_hca()
+        self._probes = self.hca.probes
         self.hca.scheduler.on_work = self._on_work
         self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
         self.bar0 = Bar0(self.hca, self.cmdif)
@@ -287,7 +286,12 @@ class Function:
         MSI-X table. A bug in the emulator stops the function, in BAR 2 the sub-function alone.
         """
         # The table of vectors lies before, where UAR pages could be.
-        if MSIX_PBA <= offset < self._uars_end and not bar and self.hca.probes.faults is None:
+        if (
+            offset < self._uars_end
+            and offset >= MSIX_PBA
+            and not bar
+            and self._probes.faults is None
+        ):
             try:
                 self.bar0.doorbells.write(offset, data)  # nearly all stores
             except Exception:
@@ -300,7 +304,7 @@ class Function:
         try:
             if self.tracer:
                 self.tracer.mmio("write", offset, data)
-            faults = self.hca.probes.faults
+            faults = self._probes.faults
             if faults is not None and (
                 self._is_gone or not faults.show(MMIO_WRITE_POINT, offset, data)
             ):
@@ -333,11 +337,11 @@ class Function:
         data = self._msix.read(offset, length) if offset >= MSIX_TABLE else None
         if data is None:
             data = self.bar0.read(offset, length)
-        if self.hca.probes.faults is not None:
+        if self._probes.faults is not None:
             data = (
                 b"\xff" * length
                 if self._is_gone
-                else self.hca.probes.faults.show(MMIO_READ_POINT, offset, data)
+                else self._probes.faults.show(MMIO_READ_POINT, offset, data)
             )
         if self.tracer:
             self.tracer.mmio("read", offset, data)
@@ -420,18 +424,19 @@ class Function:
         self._power_on(cause)
 
     def run(self) -> bool:
-        """Do pending work of the HCA within the budget; return whether more is pending.
+        """Begin a round, as a program without an event loop does, and :meth:`poll` in it."""
+        self.hca.budget.begin()
+        return self.poll()
 
-        Runs commands, sub-functions and queues, and frees objects from before a reset. Each
-        function runs once in a round: a second call begins the next round. A function that is off
-        the bus, or has failed, only frees objects that others wait for. An unexpected exception
-        fails the function.
+    def poll(self) -> bool:
+        """Do pending work of the HCA within the round's budget; return whether more is pending.
+
+        Runs commands, sub-functions and queues, and frees objects from before a reset. A function
+        that is off the bus, or has failed, only frees objects that others wait for. An unexpected
+        exception fails the function.
         """
         hca = self.hca
         budget, scheduler = hca.budget, hca.scheduler
-        if self._last_round == budget.number:
-            budget.begin()
-        self._last_round = budget.number
         scheduler.is_awake = False
         if not (
             scheduler.ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from emu.device.ports import PciFunction
+from emu.device.ports import Clock, PciFunction
 from emu.driver.command.answer import DriverError
 
 POLL_ROUNDS = 1000
@@ -25,11 +25,19 @@ class Bar(Protocol):
         """Return when the device has done all its work."""
 
 
-class Runs(Protocol):
+class Polled(Protocol):
     """Function, or a carrier of what functions send."""
 
-    def run(self) -> bool:
+    def poll(self) -> bool:
         """Do some of the pending work; return False when there was none."""
+
+
+class ClockedFunction(PciFunction, Protocol):
+    """Function in this process."""
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock with the budget of its rounds."""
 
 
 class FunctionBar:
@@ -38,9 +46,9 @@ class FunctionBar:
     The function is enabled, as by pci_enable_device and pci_set_master.
     """
 
-    def __init__(self, function: PciFunction, *others: Runs) -> None:
+    def __init__(self, function: ClockedFunction, *others: Polled) -> None:
         self.function = function
-        self.functions: tuple[Runs, ...] = (function, *others)
+        self.functions: tuple[Polled, ...] = (function, *others)
         enable(function)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -52,13 +60,16 @@ class FunctionBar:
         self.function.bar_write(0, offset, data)
 
     def settle(self) -> None:
-        """Run the function and the others until none has work.
+        """Run rounds until neither the function nor one of the others has work.
 
-        Raises DriverError if that never happens. Each round runs all of them once; the limit is
+        Raises DriverError if that never happens. Each round polls all of them once; the limit is
         1000 rounds.
         """
+        budget = self.function.clock.budget
         for _ in range(POLL_ROUNDS):
-            if not any(function.run() for function in self.functions):
+            budget.begin()
+            busy = [each.poll() for each in self.functions]
+            if not any(busy):
                 return
         raise DriverError("the device never runs out of work")
 
@@ -66,7 +77,7 @@ class FunctionBar:
 class PartBar(FunctionBar):
     """Range of BAR 2 that a sub-function's driver uses (core/sf/dev/dev.c)."""
 
-    def __init__(self, function: PciFunction, base: int) -> None:
+    def __init__(self, function: ClockedFunction, base: int) -> None:
         """Use the range that starts at ``base``."""
         super().__init__(function)
         self._base = base

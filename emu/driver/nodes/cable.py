@@ -85,7 +85,7 @@ class Cable:
         self.sent.append(frame.data)
         self.frames.append((self, frame))
 
-    def run(self) -> bool:
+    def poll(self) -> bool:
         """Deliver everything that is in flight now to the other ends.
 
         Return False when nothing was. Frames pass the sender's ``tap``; trains do not. Then calls
@@ -117,7 +117,7 @@ class DueTimers:
     def __init__(self, clock: HandClock) -> None:
         self._clock = clock
 
-    def run(self) -> bool:
+    def poll(self) -> bool:
         """Run the due timers without advancing the time.
 
         Return whether the number of pending calls changed.

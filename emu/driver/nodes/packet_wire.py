@@ -121,7 +121,7 @@ class PacketWire:
         else:
             receive(hca, packet, octets)
 
-    def run(self) -> bool:
+    def poll(self) -> bool:
         """Deliver what is in flight now, at most PACKETS_PER_ROUND frames, as the loop does.
 
         Return False when nothing was.

@@ -9,7 +9,7 @@ from emu.device.function.function import Function
 from emu.device.models import Model
 from emu.device.port.ib.wire import IbWire
 from emu.device.state.hca import Hca, HcaOptions
-from emu.driver.command.bar import FunctionBar, Runs
+from emu.driver.command.bar import FunctionBar, Polled
 from emu.driver.command.driver import Driver
 from emu.driver.verbs.node import Node
 from emu.driver.world.clock import HandClock
@@ -22,7 +22,7 @@ NodeT = TypeVar("NodeT", bound=Node)
 
 
 def two_nodes(
-    model: Model, clock: HandClock, wire: IbWire[Hca], *carriers: Runs,
+    model: Model, clock: HandClock, wire: IbWire[Hca], *carriers: Polled,
     make_memory: Callable[[], Memory] = Memory,
 ) -> list[Node]:  # fmt: skip
     """Return two functions on a wire as nodes with loaded drivers, LIDs 1 and 2.
@@ -38,7 +38,7 @@ def two_nodes(
 
 
 def brought_up(
-    make_node: Callable[[Function, Driver], NodeT], functions: Sequence[Function], *carriers: Runs
+    make_node: Callable[[Function, Driver], NodeT], functions: Sequence[Function], *carriers: Polled
 ) -> list[NodeT]:
     """Return nodes of functions, after loading a driver for each, in order.
 

@@ -200,7 +200,7 @@ class Loop(TimerQueue):
                 continue
             had[function] = None
             self.served = function
-            if function.run():
+            if function.poll():
                 again[function] = None
         if again:
             awake.update(again)

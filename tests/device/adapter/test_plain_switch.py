@@ -38,7 +38,7 @@ def counts(member):
 def test_frames_pass_between_vport_and_cable(peers, cables):
     one, two = peers
     one.hca.switch.forward(one.hca, FRAME)
-    cables[0].run()
+    cables[0].poll()
     assert cables[0].sent == [FRAME.data]
     assert two.hca.nic_vport.received.broadcast.packets == 1
     assert (counts(one), counts(two)) == ((0, 0), (0, 1))
@@ -49,7 +49,7 @@ def test_after_a_reset_the_new_state_gets_the_frames(peers, cables):
     before = two.hca
     two.function.reset()
     one.hca.switch.forward(one.hca, FRAME)
-    cables[0].run()
+    cables[0].poll()
     assert before.nic_vport.received.packets == 0
     assert two.hca.nic_vport.received.packets == 1
 

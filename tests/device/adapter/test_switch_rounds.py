@@ -129,7 +129,7 @@ class Busy(Switch):
         self.sq.ring_doorbell()
         for _ in range(10_000):
             self.clock.budget.begin()
-            is_busy = self.function.run()
+            is_busy = self.function.poll()
             self.longest = max(self.longest, self.clock.budget.steps)
             self.rounds += 1
             if not is_busy and not self.clock.budget.is_waiting:
@@ -188,7 +188,7 @@ def test_what_is_on_its_way_ends_with_a_teardown(switch, table_type):
     switch.send_large(text(1))
     switch.sq.ring_doorbell()
     switch.clock.budget.begin()
-    switch.function.run()
+    switch.function.poll()
     line = hca.backlogs.egress if is_egress else hca.backlogs.esw
     assert len(line) == 1
     switch.driver.must(Op.TEARDOWN_HCA)

@@ -337,7 +337,7 @@ class TestManyFunctions:
                 if clock.budget.exhausted(POLL_BUDGET):
                     first = at % self.COUNT
                     break
-                functions[at % self.COUNT].run()
+                functions[at % self.COUNT].poll()
             before, calls = calls, self.calls(drivers)
             assert calls - before <= 6 * PAGES_PER_PORTION
             assert clock.budget.steps < 2 * POLL_BUDGET

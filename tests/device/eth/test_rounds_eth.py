@@ -84,7 +84,7 @@ class Segment:
     def round(self):
         """A round of the loop; whether there is more to do."""
         self.clock.budget.begin()
-        busy = [node.function.run() for node in self.nodes]
+        busy = [node.function.poll() for node in self.nodes]
         self.longest = max(self.longest, self.clock.budget.steps)
         return any(busy)
 

@@ -215,14 +215,14 @@ def test_teardown_and_reset_free_it(cold, driver, function, maker, ledger, profi
 @pytest.mark.pure("it replaces a method of the function")
 def test_commands_at_work_are_counted(driver, function, maker, ledger):
     found = set()
-    run = function.run
+    poll = function.poll
 
     def watched():
-        more = run()
+        more = poll()
         found.add(ledger.accounts.get("command", 0))
         return more
 
-    function.run = watched
+    function.poll = watched
     extra = pack64([maker.page | 3] * 5000)
     driver.must(Op.CREATE_UMEM, umem={"num_of_mtt": 5000}, extra=extra)
     assert max(found) >= 8 * 5000

@@ -67,7 +67,7 @@ class TestShort:
             budget = channel.left.hca.budget
             budget.begin()
             budget.steps = POLL_BUDGET
-            channel.left.function.run()
+            channel.left.function.poll()
 
         return run
 

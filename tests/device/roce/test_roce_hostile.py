@@ -346,7 +346,7 @@ class TestAFullWay:
         assert not any(wire.transmit(cable.hca, self.FRAME) for _ in range(MAX_HELD + 3))
         assert cable.hca.roce.dropped["queue full"] == 3
         cable.room = MAX_HELD + 3
-        cable.run()
+        cable.poll()
         assert len(cable.sent) == MAX_HELD
 
     def test_room_for_some_of_them(self, cable, wire):
@@ -357,9 +357,9 @@ class TestAFullWay:
             wire.when_ready(0, partial(told.append, True))
         assert len(cable.waiting) == 1, "the port is asked once for all of them"
         cable.room = 2
-        cable.run()
+        cable.poll()
         assert (len(cable.sent), told) == (2, [])
-        cable.run()
+        cable.poll()
         assert (len(cable.sent), told) == (3, [True] * 5)
 
 

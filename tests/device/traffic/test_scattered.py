@@ -139,8 +139,8 @@ def full_of_steps(channel, packet_wire):
     most, budget = 0, channel.left.hca.budget
     for _ in range(10_000):
         budget.begin()
-        busy = [node.function.run() for node in (channel.left, channel.right)]
-        has_packets = packet_wire.run()
+        busy = [node.function.poll() for node in (channel.left, channel.right)]
+        has_packets = packet_wire.poll()
         most = max(most, budget.steps)
         if not has_packets and not any(busy):
             return most

@@ -10,7 +10,7 @@ class FakeFunction:
 
     ``views`` is what it keeps of guest memory until it is told to forget.
     ``crash`` makes the next access raise, ``short`` makes reads return one byte less, ``work`` is
-    how often ``run`` says that there is more to do, ``on_run`` is what else it does.
+    how often ``poll`` says that there is more to do, ``on_poll`` is what else it does.
     """
 
     def __init__(
@@ -26,8 +26,8 @@ class FakeFunction:
         self.resets = 0
         self.views: list[memoryview] = []
         self.on_work = lambda: None
-        self.on_run = lambda: None
-        self.runs = 0
+        self.on_poll = lambda: None
+        self.polls = 0
         self.work = 0
         self.crash = False
         self.short = False
@@ -55,9 +55,9 @@ class FakeFunction:
     def forget_views(self) -> None:
         self.views.clear()
 
-    def run(self) -> bool:
-        self.runs += 1
-        self.on_run()
+    def poll(self) -> bool:
+        self.polls += 1
+        self.on_poll()
         self.work -= self.work > 0
         return self.work > 0
 

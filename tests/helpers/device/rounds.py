@@ -15,14 +15,14 @@ class Costs:
             bar = node.driver.bar
             bar.functions = (self, *chain.from_iterable((one, self) for one in bar.functions))
 
-    def run(self):
+    def poll(self):
         """Look; there is no work here."""
         self._most = max(self._most, self._budget.steps)
         return False
 
     def most(self):
         """The steps of the most expensive round since the last call; a round begins."""
-        self.run()
+        self.poll()
         self._budget.begin()
         most, self._most = self._most, 0
         return most

@@ -129,5 +129,5 @@ def in_a_round_that_is_over(world, most=-1):
     world.clock.budget.number += 1
     world.clock.budget.steps = 0
     world.clock.budget.limit = most
-    world.left.function.run()
+    world.left.function.poll()
     assert any(len(node.hca.backlogs.rx) for node in world.nodes)

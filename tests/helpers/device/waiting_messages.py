@@ -225,7 +225,7 @@ def packets_that_came_early(world):
     channel = Channel(RC, *world.nodes, mtu=3)
     write(channel, world.left.region(20 * MTU), world.right.region(20 * MTU, va=FAR))
     world.left.function.run()
-    world.left.hca.eth_wire.run()
+    world.left.hca.eth_wire.poll()
 
 
 # -- room on the wire, links, congestion

@@ -67,7 +67,7 @@ class Lab:
         while not (found := condition()):
             assert time.monotonic() < end, "the condition does not become true"
             self.loop.budget.begin()
-            busy = [one.function.run() for one in self.processes]
+            busy = [one.function.poll() for one in self.processes]
             self.loop.step(0 if any(busy) else STEP_NS)
         return found
 

@@ -19,7 +19,7 @@ def others(serve, loop, tmp_path):
 
 
 def runs(served):
-    return [each.function.runs for each in served]
+    return [each.function.polls for each in served]
 
 
 def test_idle_functions_are_not_asked(others, loop):
@@ -34,19 +34,19 @@ def test_idle_functions_are_not_asked(others, loop):
 def test_one_that_is_given_work_runs_in_the_same_round(others, loop):
     """As when a message reaches another function of the server."""
     first, second, third = (each.function for each in others)
-    first.on_run = second.on_work
+    first.on_poll = second.on_work
     before = runs(others)
     others[0].wants.read(0, 0, 4)
     loop.step(0)
-    assert second.runs > before[1]
-    assert second.runs == first.runs - before[0] + before[1]
-    assert third.runs == before[2]
+    assert second.polls > before[1]
+    assert second.polls == first.polls - before[0] + before[1]
+    assert third.polls == before[2]
 
 
 def test_each_runs_once_in_a_round(others, loop):
     """Two that give each other work do not keep the loop from its clients."""
     first, second, _ = (each.function for each in others)
-    first.on_run, second.on_run = second.on_work, first.on_work
+    first.on_poll, second.on_poll = second.on_work, first.on_work
     others[0].wants.read(0, 0, 4)
     before = runs(others)
     for _ in range(10):
@@ -80,18 +80,18 @@ def test_all_are_asked_after_what_may_concern_any(others, loop, how, tmp_path):
 def test_a_function_that_has_left_is_not_asked(others, loop):
     function = others[1].function
     loop.remove_transport(others[1].transport)
-    before = function.runs
+    before = function.polls
     function.on_work()
     loop.call_later(0, lambda: None)
     loop.step(0)
     loop.step(0)
-    assert function.runs == before
+    assert function.polls == before
 
 
 def test_the_loop_tells_whose_work_runs(others, loop):
     first, second = (each.function for each in others[:2])
     served = []
-    first.on_run = lambda: served.append(loop.served)
+    first.on_poll = lambda: served.append(loop.served)
     others[0].wants.read(0, 0, 4)
     loop.call_later(0, lambda: served.append(loop.served))
     loop.step(0)

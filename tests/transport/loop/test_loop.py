@@ -65,7 +65,7 @@ def test_clients_one_after_the_other(served, loop):
             visit(served.path)
 
     run_with(loop, work)
-    assert served.function.runs > 3
+    assert served.function.polls > 3
 
 
 def test_two_functions(serve, served, loop, tmp_path):
@@ -105,7 +105,7 @@ def test_a_posted_write_is_seen_before_the_function_runs(own, loop):
     loop.add_transport(own.transport)
     order = []
     own.function.bar_write = lambda *_: order.append("write")
-    own.function.run = lambda: bool(order.append("run"))
+    own.function.poll = lambda: bool(order.append("run"))
     client.post(0, 0, b"1234")
     client.post(0, 0, b"1234")
     loop.step()
@@ -126,12 +126,12 @@ def test_a_round_begins_with_the_function_that_got_no_turn_in_the_last_one(serve
 
     served = [serve("vfio-user", path=tmp_path / name) for name in "abc"]
     for one, name in zip(served, "abc"):
-        one.function.run = takes_a_round(name)
+        one.function.poll = takes_a_round(name)
         loop.add_transport(one.transport)
     for _ in range(4):
         loop.step()
     assert order == ["a", "b", "c", "a"]
-    served[1].function.run = lambda: bool(order.append("quick"))
+    served[1].function.poll = lambda: bool(order.append("quick"))
     loop.step()
     assert order[4:] == ["quick", "c"]
 
@@ -333,7 +333,7 @@ def test_an_idle_loop_uses_no_cpu(served, loop):
     before = loop.now_ns()
     loop.run()
     assert loop.now_ns() - before >= 300 * MS
-    assert served.function.runs < 50
+    assert served.function.polls < 50
 
 
 def test_quiet_reader_beside_the_sole_transport(served, loop):
