@@ -221,6 +221,23 @@ def test_large_send_without_a_tunnel(sq, region, sent):
     assert sq.cq.poll().opcode is CqeOpcode.REQ_ERR
 
 
+@pytest.mark.hostile
+@pytest.mark.parametrize("outer", [4, 6])
+@pytest.mark.parametrize("kind", KINDS)
+def test_large_send_beyond_ip(node, sq, sent, kind, outer):
+    """Each inner packet has a length that IP can name, but not with the tunnel's headers."""
+    one = packet(4, size=65490)
+    region = node.region(1 << 16, va=0x10000)
+    region.write(one.payload)
+    header = tunnelled(kind, outer, packet(4))[0][:-300]
+    sq.send(
+        (65490, region.key, region.va), opcode=Opcode.LSO, headers=header, mss=65490,
+        cs_flags=INNER,
+    )  # fmt: skip
+    assert sent() == []
+    assert sq.cq.poll().opcode is CqeOpcode.REQ_ERR
+
+
 def test_small_packets_together(sq, region, sent):
     """A multi-packet request with inner checksums (core/en_tx.c: mlx5e_tx_mpwqe_add_dseg)."""
     frames, segs, at = [], [], 0

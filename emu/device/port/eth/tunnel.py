@@ -26,7 +26,7 @@ from emu.device.port.eth.headers import (
     Headers,
     parse_ip,
 )
-from emu.device.port.eth.segment import segment
+from emu.device.port.eth.segment import MAX_IP_BYTES, segment
 
 GENEVE_PORT: Final = 6081
 IPIP: Final = 4
@@ -173,11 +173,13 @@ def cut(header: bytes, payload: bytes, mss: int, outer: Headers, inner: Headers)
     mostly have none. Otherwise the driver has set one that is right for all packets (local checksum
     offload). An inner packet with its checksum always has the same sum.
 
-    Raises :class:`FrameError` without an inner or outer IP header, and for input that
-    :func:`segment` refuses.
+    Raises :class:`FrameError` without an inner or outer IP header, for outer packets longer than IP
+    allows, and for input that :func:`segment` refuses.
     """
     if not inner.version or not outer.version:
         raise FrameError("tunneled large send without outer or inner IP header")
+    if len(header) - outer.l3 + min(mss, len(payload)) > MAX_IP_BYTES:
+        raise FrameError("tunneled large send whose packets are longer than IP allows")
     front = header[: inner.l3]
     kind = _u16.pack(ETH_IPV4 if inner.version == 4 else ETH_IPV6)
     packets = segment(_FAKE_MACS + kind + header[inner.l3 :], payload, mss)
