@@ -122,15 +122,17 @@ class Reservations:
         """Record a packet's data at ``start``.
 
         Return its first stride and the strides newly opened. The WQE ends (``strides.wqe`` None)
-        with its last stride. A packet without data opens none.
+        with its last stride. A packet without data opens none, and has the next stride as its first
+        one: ``start`` may be the end of the WQE.
         """
         strides = self._strides
         used = strides.used
         self._packets += 1
-        if length:
-            self.position = start + length
-            mask = (1 << strides.log_size) - 1
-            strides.used = self.position + mask >> strides.log_size
-            if strides.used == strides.count:
-                strides.wqe = None
+        if not length:
+            return used, 0
+        self.position = start + length
+        mask = (1 << strides.log_size) - 1
+        strides.used = self.position + mask >> strides.log_size
+        if strides.used == strides.count:
+            strides.wqe = None
         return start >> strides.log_size, strides.used - used

@@ -276,6 +276,16 @@ def test_packets_without_data_use_up_a_reservation(hca, make):
     ]  # fmt: skip
 
 
+@pytest.mark.hostile
+def test_a_packet_without_data_at_the_end_of_a_request(hca, make):
+    """Its completion names a stride of the request: wqe_counter has no bit for the one behind."""
+    rq = make(log_count=6, log_stride_size=6, align=ShampoAlignment.PAGE)
+    send(hca, *stream(1000, 1000, 1000, 1000), *stream(0, sequence=1))
+    pieces = rq.pieces()
+    assert [(p.wqe_id, p.strides) for p in pieces] == [(0, 16), (0, 16), (0, 15), (0, 16), (0, 0)]
+    assert pieces[-1].entry.wqe_counter == 63
+
+
 def test_over_the_end_of_a_request(hca, make):
     rq = make(posted=2)
     send(hca, *stream(*[1000] * 20))
