@@ -9,6 +9,7 @@ from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.plain import plain
+from emu.device.rounds.costs import LOG_STEERED_PER_STEP
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import (
     context_fields,
@@ -232,6 +233,44 @@ def test_a_packet_in_no_tunnel_is_lost(flows, coming, tir, reformat, delivered, 
     flows.entry(*coming, tir, **more)
     assert delivered(EthPacket(payload=bytes(100)).frame()) is None
     assert not hca.health.has_failed
+
+
+def many_groups(flows, number=200, **context):
+    """A root table of groups that no packet matches; an entry behind them, of all packets."""
+    table = flows.table(1, log_size=8, **context)
+    for at in range(number):
+        flows.group(table, at, at, ethertype=0xFFFF)
+    group = flows.group(table, number, number)
+    flows.set_root(table)
+    return table, number, group
+
+
+@pytest.mark.hostile
+@pytest.mark.unobserved("counts the steps of a round")
+def test_the_way_to_an_impossible_change_costs_as_much_as_to_a_drop(flows, tir, delivered, hca):
+    """Each packet of it: no decision is kept."""
+    place = many_groups(flows, decap_en=1)
+    flows.entry(*place, action=FlowAction.DROP)
+    before = hca.budget.steps
+    assert delivered(EthPacket(payload=bytes(100)).frame()) is None
+    dropped = hca.budget.steps - before
+    assert dropped >= 200 >> LOG_STEERED_PER_STEP
+    flows.delete(*place[:2])
+    flows.entry(*place, tir, also=DECAP)
+    for number in range(3):
+        before = hca.budget.steps
+        assert delivered(EthPacket(payload=bytes(100 + number)).frame()) is None
+        assert hca.budget.steps - before >= dropped
+
+
+@pytest.mark.hostile
+@pytest.mark.unobserved("counts the steps of a round")
+def test_the_way_of_a_sent_packet_to_an_impossible_change(egress, reformat, send, hca):
+    place = many_groups(egress, reformat_en=1)
+    egress.entry(*place, action=ALLOW, **by(reformat(L3, FRAMES["vxlan"])))
+    before = hca.budget.steps
+    assert send(MACS + b"\x08\x06" + bytes(46)) == []
+    assert hca.budget.steps - before >= 200 >> LOG_STEERED_PER_STEP
 
 
 def test_a_tunnel_whose_packet_is_cut_off(flows, coming, tir, reformat, delivered, hca):

@@ -77,7 +77,7 @@ def decide(
     at most that of one path through the tables. Meters and samplers on the path are queried at the
     time of ``clock``. Without a clock, and after MAX_METERS of them, ``Decision.asks`` names the
     next one; the decision has no deliveries and nothing is counted. Raises FrameError for an
-    impossible change.
+    impossible change, with the cost of the path up to it added.
     """
     headers.parser = domain.parser
     if domain.software is not None and domain.software.age != domain.age:
@@ -293,6 +293,8 @@ def _walk(
             color = yield _to_ask(action.metering, parts)
             steps, after = (*steps, action.metering.marks[color]), None
         if steps:
+            # The change may be impossible, which ends the walk.
+            charged = _charge(domain, tables + groups + fields + changes + targets_cost, charged)
             visit, before = _changed(visit, steps, after), visit.changes
             changes += visit.changes - before
         if action.verdict is FteVerdict.ALLOW:

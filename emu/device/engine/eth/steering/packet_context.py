@@ -92,12 +92,13 @@ def decision_on(
 ) -> Decision:
     """Return a domain's decision about a packet, count the packet, and charge the cost.
 
-    ``root`` and ``clock`` are those of ``domain.decide``.
+    ``root`` and ``clock`` are those of ``domain.decide``, and so is the FrameError that it raises.
     """
     before = domain.steps
-    decision = decide(domain, headers, packet.octets, packet.packets, root, clock)
-    budget.charge(domain.steps - before)
-    return decision
+    try:
+        return decide(domain, headers, packet.octets, packet.packets, root, clock)
+    finally:
+        budget.charge(domain.steps - before)
 
 
 def through(

@@ -77,8 +77,10 @@ def route(
     if not headers.version and headers.ethertype in _IP:
         headers = _truncated(headers)
     before = domain.steps
-    decision = decide(domain, headers, octets, packets, root, hca.clock)
-    hca.budget.charge(domain.steps - before)
+    try:
+        decision = decide(domain, headers, octets, packets, root, hca.clock)
+    finally:
+        hca.budget.charge(domain.steps - before)
     return queues_of(hca.budget, decision, headers, source)
 
 
@@ -101,8 +103,10 @@ def route_beside(
     if not headers.version and headers.ethertype in _IP:
         headers = _truncated(headers)
     before = domain.steps
-    decision = decide_beside(domain, headers, octets, packets)
-    budget.charge(domain.steps - before)
+    try:
+        decision = decide_beside(domain, headers, octets, packets)
+    finally:
+        budget.charge(domain.steps - before)
     if decision.missed and not decision.deliveries:
         return None
     return queues_of(budget, decision, headers, None)
