@@ -29,6 +29,7 @@ from emu.driver.world.cable import arrive
 from emu.server.service.adapter_view import adapter
 from layouts.enums import AccessMode, GeneralObject, Op, PortType, Status
 from layouts.eth_enums import DispType, FlowTableType, ReformatType
+from layouts.steering.sampler import sampler_obj
 
 L2_SRC, IPV4_5_TUPLE, INNER_5_TUPLE, REGISTERS_0 = 0x0005, 0x0007, 0x0008, 0x010F
 MAX_REASONS, OTHER_REASONS = 64, "other reasons"
@@ -380,6 +381,44 @@ def test_circles_end(received, tables, hca, caplog):
     tables.write(at, entry(hit=icm_address(IcmKind.FLOW_TABLE, table)))
     assert received(0) == []
     assert hca.flow_domains[FlowTableType.NIC_RX].steps - before < 4 * 6000
+    caplog.clear()
+
+
+def misses(tables, number, end):
+    """The first of so many entries: each leads to the next one, and the last to ``end``."""
+    at = tables.place(size=number)
+    addresses = [*(at + 64 * n for n in range(1, number)), end]
+    tables.write(at, b"".join(map(always_miss, addresses)))
+    return at
+
+
+@pytest.mark.hostile
+def test_a_sampler_that_is_too_far_away_for_the_second_answer(
+    received, tables, driver, flows, tir, hca, caplog
+):
+    """A walk finds it while its entries are decoded, and the decision for one answer is cached.
+
+    Then other entries have been decoded instead, and the walk for the other answer ends before it.
+    """
+    rqn, _ = tir
+    table = flows.table(1)
+    flows.entry(table, 0, flows.group(table, 0, 0), to_tir(next(iter(hca.tirs)).handle))
+    obj = sampler_obj.new(
+        table_type=FlowTableType.NIC_RX, sample_ratio=2, sample_table_id=table,
+        default_table_id=table, ignore_flow_level=1,
+    )  # fmt: skip
+    made = driver.must(Op.CREATE_GENERAL_OBJECT, op_mod=GeneralObject.SAMPLER, extra=bytes(obj))
+    root = misses(tables, 1500, icm_address(IcmKind.SAMPLER, made.obj_id))
+    frame, macs = EthPacket().frame(), [bytes((2, 0, 0, 0, 0, number)) for number in range(2)]
+    for mac in macs:
+        others = misses(tables, 2048, RX_DROP)
+        root = tables.place(entry(**by_smac(mac), hit=others, miss=root))
+    assert received(root) == []
+    assert received(0) == [(rqn, 0)]
+    for mac in macs * 6:
+        assert received(0, frame=MACS[:6] + mac + frame[12:]) == []
+    assert received(0) == []
+    assert [(rqn, 0)] * 2 in [received(0) for _ in range(5)]
     caplog.clear()
 
 

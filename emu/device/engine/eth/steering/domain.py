@@ -114,6 +114,8 @@ def _decide_anew(
             walk = _walk(domain, headers, root or domain.root)
             decision = next(walk)
             for answer in answers:
+                if decision.asks is None:  # software's entries, not all decoded now, cost more
+                    break
                 decision = walk.send(answer)
             _remember(domain, headers, root, answers, key, decision)
         if decision.asks is None or clock is None or len(answers) == MAX_METERS:
