@@ -78,8 +78,9 @@ class VfioSession:
         """The reply that waits until the client reads, empty without one."""
         self._waiter = Waiter(sock)
         # Messages start at 0: after all complete ones, an incomplete rest is moved there.
-        self._buffer = bytearray(MAX_MSG_SIZE)
-        self._space = memoryview(self._buffer)
+        # A header at the end is unpacked with what a BAR access has behind it.
+        self._buffer = bytearray(MAX_MSG_SIZE + _ACCESS - _HEADER)
+        self._space = memoryview(self._buffer)[:MAX_MSG_SIZE]
         self._all_space = [self._space]
         self._filled = 0
         self._head = 0

@@ -104,16 +104,8 @@ def test_byte_by_byte(own, own_client):
     assert own_client.receive().payload[-4:] == b"1234"
 
 
-def test_the_longest_message(serve):
-    served = serve("vfio-user", function=FakeFunction((2 * MAX_DATA_XFER_SIZE, 0, 0, 0, 0, 0)))
-    client = served.client()
-    payload = bytes(range(256)) * (MAX_DATA_XFER_SIZE // 256)
-    data = message(
-        1,
-        VfioCommand.REGION_WRITE,
-        REGION_ACCESS.pack(16, 0, len(payload)) + payload,
-        MessageFlag.NO_REPLY,
-    )
+def send_slowly(served, client, data):
+    """All of it, while the server receives what the socket has no space for."""
     client.sock.setblocking(False)
     at = 0
     while at < len(data):
@@ -121,5 +113,34 @@ def test_the_longest_message(serve):
             at += client.sock.send(data[at:])
         served.step()
     client.sock.setblocking(True)
+
+
+@pytest.fixture
+def roomy(serve):
+    return serve("vfio-user", function=FakeFunction((2 * MAX_DATA_XFER_SIZE, 0, 0, 0, 0, 0)))
+
+
+def long_write(size):
+    payload = (bytes(range(256)) * (MAX_DATA_XFER_SIZE // 256))[:size]
+    body = REGION_ACCESS.pack(16, 0, size) + payload
+    return payload, message(1, VfioCommand.REGION_WRITE, body, MessageFlag.NO_REPLY)
+
+
+def test_the_longest_message(roomy):
+    client = roomy.client()
+    payload, data = long_write(MAX_DATA_XFER_SIZE)
+    send_slowly(roomy, client, data)
     client.device_info()
-    assert served.function.accesses == [("bar_write", 0, 16, payload)]
+    assert roomy.function.accesses == [("bar_write", 0, 16, payload)]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("space", [HEADER.size, HEADER.size + 8, HEADER.size + 15])
+def test_a_header_at_the_end_of_the_buffer(roomy, space):
+    """Behind a message that leaves only so much of the longest one's space for the next."""
+    client = roomy.client()
+    payload, data = long_write(MAX_DATA_XFER_SIZE - space)
+    send_slowly(roomy, client, data + message(7, VfioCommand.DEVICE_RESET) * 2)
+    assert [client.receive().msg_id for _ in range(2)] == [7, 7]
+    assert roomy.function.accesses == [("bar_write", 0, 16, payload)]
+    assert roomy.function.resets == 2
