@@ -1,5 +1,7 @@
 """Frames that come by a LAG's second port: the master's tables first, up to where ports differ."""
 
+from struct import pack
+
 import pytest
 from helpers.device.boards import Bonded
 
@@ -7,7 +9,7 @@ from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_table, to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import EthPacket
+from emu.driver.ethernet.frames import UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.sniffer import Sniffer
@@ -104,6 +106,23 @@ def test_a_super_frame_too(clock, kind, wanted):
     large = Frame(EthPacket(payload=bytes(3000), protocol=TCP).frame(), gso_size=1000, checked=True)
     assert ends.arrives(large) == wanted
     assert ends.bonded.functions[1].adapter.port_traffic()[1].packets == 3
+
+
+@pytest.mark.parametrize("port", [1, 2])
+def test_the_masters_parser_finds_the_tunnel(clock, port):
+    """The rule is for packets in VXLAN, on a port that only the master's driver has added."""
+    ends = Ends(clock)
+    ends.bonded.master.driver.must(Op.ADD_VXLAN_UDP_DPORT, vxlan_udp_port=8472)
+    table = ends.flows.table(1, miss=ends.demux())
+    group = ends.flows.group(table, 0, 0, inner={"ip_version": 0xF})
+    ends.flows.entry(table, 0, group, ends.user.to, inner={"ip_version": 4})
+    ends.flows.set_root(table)
+    inner = EthPacket(payload=bytes(50)).frame()
+    outer = EthPacket(
+        protocol=UDP, ports=pack(">HH", 50000, 8472), payload=pack(">II", 8 << 24, 0) + inner
+    )
+    assert ends.arrives(Frame(outer.frame()), port) == [0, 0, 1]
+    assert ends.arrives(Frame(inner), port) == ([1, 0, 0] if port == 1 else [0, 1, 0])
 
 
 @pytest.mark.parametrize("port", [1, 2])

@@ -198,6 +198,7 @@ def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: in
     The walk ends as a miss at the demux table. Meters and samplers are not queried: the decision
     then has no deliveries.
     """
+    headers.parser = domain.parser
     key = ("beside", base(headers), *[part(headers) for part in domain.users])
     decision = domain.decisions.get(key)
     if decision is None:
