@@ -190,6 +190,24 @@ def test_duplicate_read_whose_key_goes_is_not_answered(channel, ask, answers, ta
     assert answers() == [(PacketKind.READ_RESPONSE, PSN)]
 
 
+def test_duplicate_atomic_gets_the_newest_result_of_its_psn(channel, ask, packet_wire, target):
+    """The PSN has come again after 2**24 packets, with few atomics between."""
+    target.write(bytes(8))
+
+    def result():
+        ask(PacketKind.FETCH_ADD, PSN, swap_add=1)
+        while channel.right.function.run():
+            pass
+        (packet,) = (parse(memoryview(frame)) for frame in packet_wire.frames)
+        packet_wire.frames.clear()
+        return packet.original
+
+    assert result() == 0
+    channel.right.hca.qps.need(channel.receiver.qpn).epsn = PSN
+    assert (result(), result()) == (1, 1)
+    assert int.from_bytes(target.read(0, 8), "little") == 2
+
+
 @pytest.mark.parametrize("reason", ["no event queue", "the queue pair has stopped"])
 def test_duplicate_read_waits_for_no_page(channel, ask, answers, packet_wire, reason):
     pager = Pager(channel.right)

@@ -306,7 +306,7 @@ class PacketExecution:
 
         An atomic older than the kept ones gets no response.
         """
-        for psn, old in self._atomics:
+        for psn, old in reversed(self._atomics):
             if psn == packet.psn:
                 self._responses.value(psn, old, is_replay=True)
                 return
