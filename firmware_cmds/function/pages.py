@@ -85,10 +85,15 @@ def _take_pages(
         yield
     if len(different) != count:
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
-    if any(
-        given.holds_any(different) for given in (giver.fwpages, *giver.fwpages.virtual.values())
-    ):
-        raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
+    # ``held`` comes last once more: between two portions a short command may have given a page.
+    compared = 0
+    for given in (giver.fwpages, *giver.fwpages.virtual.values(), held):
+        if compared >= PAGES_PER_PORTION:
+            compared = 0
+            yield
+        if given.holds_any(different):
+            raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
+        compared += count
     _check_enabled(hca.vhca)
     held.accept(different)
 

@@ -9,9 +9,11 @@ from emu.device.cmdif import interface as cmdif
 from emu.device.cmdif import mailbox
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.function.function import Function
+from emu.device.models.virtual_functions import MAX_VFS
 from emu.device.objects.memory import pages
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import COMMANDS_PER_ROUND, PAGES_PER_PORTION
+from emu.device.state.fwpages import FirmwarePages
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar, enable
 from emu.driver.command.driver import Driver
@@ -162,6 +164,29 @@ class TestWork:
         doorbell(driver, 0)
         assert max(rounds(function, memory)) < CALLS_PER_ROUND
         assert sorted(sent.answer().pas) == given
+
+    def test_firmware_pages_beside_those_of_many_functions(self, driver, function, monkeypatch):
+        """Each page may have been given for any of them."""
+        for number in range(1, MAX_VFS + 1):
+            function.hca.fwpages.of(number)
+        compared = []
+        holds_any = FirmwarePages.holds_any
+
+        def compare(held, pages):
+            compared[-1] += len(pages)
+            return holds_any(held, pages)
+
+        monkeypatch.setattr(FirmwarePages, "holds_any", compare)
+        given = driver.memory.pages(PAGES_PER_PORTION * 4096)
+        sent = Sent(driver, 0, Op.MANAGE_PAGES, op_mod=PageOp.GIVE, input_num_entries=len(given),
+                    extra=pack64(given))  # fmt: skip
+        doorbell(driver, 0)
+        compared.append(0)
+        while function.run():
+            compared.append(0)
+        assert sent.status == Status.OK
+        assert sum(compared) > MAX_VFS * PAGES_PER_PORTION
+        assert max(compared) == PAGES_PER_PORTION
 
 
 @pytest.mark.usefixtures("small_turns")
