@@ -135,7 +135,8 @@ def pytest_addoption(parser):
         type=Path,
         metavar="FILE",
         help="Add to this file how often the guest tests made each function of the driver run, as"
-        " mlx5emu run --coverage does; tests that unload the driver fail.",
+        " mlx5emu run --coverage does; tests that unload the driver fail. With --kernel, guests of"
+        " tests that choose no kernel have that one.",
     )
 
 

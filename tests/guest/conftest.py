@@ -48,7 +48,8 @@ def driver_coverage_file(request):
     with contextlib.ExitStack() as stack:
         if path is not None:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            stack.enter_context(driver_coverage.counting(path, patch))
+            kernel = request.config.getoption("kernel")
+            stack.enter_context(driver_coverage.counting(path, kernel, patch))
         yield
 
 

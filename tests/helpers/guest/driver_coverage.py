@@ -2,7 +2,8 @@
 
 Every guest that boots with functions and their driver counts calls until it is stopped. What a
 guest counted is lost when it panics, hangs or boots again. The kernel keeps a module that has
-counters, so tests that unload the driver fail.
+counters, so tests that unload the driver fail. With ``--kernel`` each guest whose test chooses no
+kernel has that one, so the counts are of one build of the driver.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 import warnings
 
 from emu.guests import Guest, GuestError
+from emu.guests.kernel.choice import choose
 from emu.instruments.coverage import data
 from emu.instruments.coverage.session import CoverageSession
 from helpers.guest import fault_plans
@@ -26,8 +28,11 @@ BIND = (
 
 
 @contextlib.contextmanager
-def counting(path, monkeypatch):
-    """Guests that start while the body runs count; ``path`` has the sum of those that ended."""
+def counting(path, kernel, monkeypatch):
+    """Guests that start while the body runs count; ``path`` has the sum of those that ended.
+
+    ``kernel``: what ``--kernel`` says, or None for the suite's.
+    """
     sessions = {}
     start, stop = Guest.start, Guest.stop
 
@@ -36,7 +41,7 @@ def counting(path, monkeypatch):
         if not (options.devices and options.probe):
             start(guest)
             return
-        guest.options = dataclasses.replace(options, probe=False)
+        guest.options = dataclasses.replace(_with_kernel(options, kernel), probe=False)
         start(guest)
         session = CoverageSession(guest, MODULES)
         session.start()
@@ -56,6 +61,13 @@ def counting(path, monkeypatch):
     monkeypatch.setattr(fault_plans, "UNLOAD", UNBIND)
     monkeypatch.setattr(fault_plans, "LOAD", BIND)
     yield
+
+
+def _with_kernel(options, word):
+    if word is None or options.kernel is not None:
+        return options
+    chosen = choose([word], options.suite)
+    return dataclasses.replace(options, kernel=chosen.kernel, modules=chosen.modules)
 
 
 def add(path, coverage):
