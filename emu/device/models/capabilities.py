@@ -62,6 +62,9 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # requires that for raw packets (ib/qp.c: check_valid_flow).
         "cqe_version": 1,
         "cq_moderation": 1,
+        # ethtool -C needs it on Linux 6.12, of IPoIB's interfaces as well (core/en_ethtool.c:
+        # mlx5e_ethtool_set_coalesce).
+        "cq_period_mode_modify": 1,
         # With this bit mlx5e sets the mode in its receive CQs (core/en/params.c:
         # mlx5e_set_rx_cq_mode_params).
         "cq_period_start_from_cqe": 1,

@@ -75,8 +75,6 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         # modify_raw_packet_qp_rq, mlx5_ib_modify_wq).
         "modify_rq_counter_set_id": 1,
         "eth_wqe_too_small": 1,
-        # ethtool -C needs it on Linux 6.12 (core/en_ethtool.c: mlx5e_ethtool_set_coalesce).
-        "cq_period_mode_modify": 1,
         # Lists of the vPort context.
         "log_max_current_uc_list": 7,
         "log_max_current_mc_list": 11,

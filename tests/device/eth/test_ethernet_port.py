@@ -494,22 +494,6 @@ class TestRegisters:
 
 
 @pytest.mark.parametrize(
-    ("mode", "status"),
-    [(0, Status.OK), (1, Status.OK), (2, Status.BAD_PARAM_ERR), (3, Status.BAD_PARAM_ERR)],
-)
-def test_moderation_as_ethtool_sets_it(driver, mode, status):
-    """core/en_main.c: mlx5e_modify_cq_moderation sends the mode with period and count."""
-    cqn = driver.create_cq(driver.create_eq())
-    answer = driver.command(
-        Op.MODIFY_CQ, cqn=cqn, modify_field_select_resize_field_select=0x13,
-        cq_context={"cq_period": 8, "cq_max_count": 32, "cq_period_mode": mode},
-    )  # fmt: skip
-    assert answer.status == status
-    shown = driver.must(Op.QUERY_CQ, cqn=cqn).cq_context
-    assert shown.cq_period_mode == (mode if status is Status.OK else 0)
-
-
-@pytest.mark.parametrize(
     "op",
     [
         Op.QUERY_HCA_VPORT_CONTEXT,

@@ -14,7 +14,7 @@ from layouts.rings.eqe import eqe_cq_err
 from layouts.rings.wqe import DATA
 
 US = 1000
-PERIOD, COUNT, OVERRUN = 1, 2, 4
+PERIOD, COUNT, OVERRUN, PERIOD_MODE = 1, 2, 4, 16
 
 
 class Pair:
@@ -518,6 +518,25 @@ def test_query_shows_moderation(queue, driver):
     assert (context.cq_period, context.cq_max_count) == (9, 7)
 
 
+@pytest.mark.parametrize(
+    ("mode", "status"),
+    [(0, Status.OK), (1, Status.OK), (2, Status.BAD_PARAM_ERR), (3, Status.BAD_PARAM_ERR)],
+)
+def test_moderation_as_ethtool_sets_it(queue, driver, mode, status):
+    """core/en_main.c: mlx5e_modify_cq_moderation sends the mode with period and count.
+
+    Of an InfiniBand function too, for IPoIB's interface.
+    """
+    answer = driver.command(
+        Op.MODIFY_CQ, cqn=queue.cqn,
+        modify_field_select_resize_field_select=PERIOD | COUNT | PERIOD_MODE,
+        cq_context={"cq_period": 8, "cq_max_count": 32, "cq_period_mode": mode},
+    )  # fmt: skip
+    assert answer.status == status
+    shown = driver.must(Op.QUERY_CQ, cqn=queue.cqn).cq_context
+    assert shown.cq_period_mode == (mode if status is Status.OK else 0)
+
+
 @pytest.mark.parametrize("limits", [{"cq_moderation": 0}])
 def test_moderation_without_the_capability(queue, refused):
     refused(
@@ -533,7 +552,8 @@ def test_no_moderation_without_the_capability(queue, driver, period, count):
     assert moderate(driver, queue.cqn, period, count).status == Status.OK
 
 
-@pytest.mark.parametrize("select", [8, 16, 1 << 31, COUNT | 8])
+@pytest.mark.parametrize("limits", [{"cq_period_mode_modify": 0}])
+@pytest.mark.parametrize("select", [8, PERIOD_MODE, 1 << 31, COUNT | 8])
 def test_field_that_cannot_be_modified(queue, refused, select):
     refused(
         Status.BAD_PARAM_ERR, Op.MODIFY_CQ, cqn=queue.cqn,
