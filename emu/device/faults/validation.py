@@ -133,8 +133,8 @@ def problems(rule: Rule, refused: Set[str] = frozenset()) -> Iterator[Problem]:
     """Yield the key and an explanation for each mistake in a rule's combination of keys.
 
     Keys in ``refused`` were given with mistakes of their own, so they are not missing.
-    No mistake is yielded for a valid rule. An action that is impossible at the point is the only
-    mistake that is yielded then.
+    No mistake is yielded for a valid rule. With an action that is impossible at the point, only the
+    match is examined besides.
     """
     given = rule.model_dump(exclude_none=True, exclude_unset=True)
     point = POINTS[rule.point]
@@ -145,6 +145,7 @@ def problems(rule: Rule, refused: Set[str] = frozenset()) -> Iterator[Problem]:
     use = action.uses.get(point.name)
     if use is None:
         yield "action", f"{action.name} is not for {point.name}; {_those_of(point)} are"
+        yield from _match(point, given.get("match", {}))
         return
     for parameter in use.needs:
         if parameter.name not in given.keys() | refused:

@@ -82,6 +82,10 @@ MISTAKES = [
         r"p:2: rule\[1\].point: no point 'here'; there are cmd, cmd.done",
     ),
     ('[[rule]]\npoint="irq"\naction="fail"', r"p:3: rule\[1\].action: fail is not for irq; drop"),
+    (
+        '[[rule]]\npoint="pkt.rx"\naction="fail"\nmatch.sevice="RC"',
+        r"p:3: .* is not for pkt.rx; .*\np:4: rule\[1\].match.sevice: pkt.rx has kind, service",
+    ),
     ('[[rule]]\npoint="irq"\naction="delay"', r"p:3: rule\[1\].action: delay needs ms"),
     ('[[rule]]\npoint="irq"\naction="drop"\nms=3', r"p:4: rule\[1\].ms: drop does not take it"),
     ('[[rule]]\npoint="irq"\naction="drop"\n\nfoo=3', r"p:5: rule\[1\].foo: no such key"),
