@@ -196,7 +196,7 @@ _OPTIONS = (
         default=10.0,
         show_default=True,
         metavar="K",
-        help="TEST hangs if it runs K times as long as without faults, and as long as its fault.",
+        help="TEST hangs if it runs K times as long as without faults, plus the time of its fault.",
     ),
     grouped_option(
         CHAOS,

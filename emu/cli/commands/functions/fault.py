@@ -171,6 +171,10 @@ def _plain(text: str) -> str:
 def add(words: tuple[str, ...], control: Path | None) -> None:
     """Add a fault rule to the guest NAME, by default the only one that runs.
 
+    Prints the rule's name, for `fault remove`. Keys are those of a rule in a plan: point, action
+    and its parameters, match.FIELD, function=0 or 0.vf1, times, probability, interval, index.
+    `mlx5emu fault points POINT` lists fields, actions and parameters.
+
     Example: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ
     """
     name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)

@@ -33,7 +33,7 @@ _FILE = Existing()
 
 @click.group(cls=NamedGroup, short_help="Compare declared structures with the driver's binaries.")
 def layouts() -> None:
-    """Compare the structures that device and driver share with the driver's binaries.
+    """Compare the emulator's declared structures with the driver's binaries, for its developers.
 
     Example: mlx5emu layouts check --kernel trixie
     """
@@ -56,7 +56,11 @@ def layouts() -> None:
 )
 @click.option("--vmlinux", "kernel", type=_FILE, help="vmlinux or vmlinuz of the modules.")
 @click.option("--explained", is_flag=True, help="List the known differences and their reasons.")
-@click.option("--unmodelled", is_flag=True, help="List the driver's fields that are reserved here.")
+@click.option(
+    "--unmodelled",
+    is_flag=True,
+    help="List fields of the driver that the emulator declares as reserved.",
+)
 def check(
     suites: tuple[str, ...],
     modules: tuple[Path, ...],
@@ -66,9 +70,8 @@ def check(
 ) -> None:
     """Compare every declared structure with the type information (BTF) of the driver.
 
-    Reports each field that differs in name, offset or width. The status is 1 if
-    layouts/btf/kernel_differences.py does not explain a difference, or explains one that no longer
-    exists.
+    Reports each field that differs in name, offset or width. The status is 1 if the
+    list of --explained lacks a difference, or has one that no longer exists.
 
     Example: mlx5emu layouts check --kernel trixie --kernel sid
     """

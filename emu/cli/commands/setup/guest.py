@@ -170,7 +170,7 @@ def _row(entry: image.Image) -> dict[str, Any]:
     multiple=True,
     help="Remove only images of this suite; may be repeated.",
 )
-@click.option("--old", is_flag=True, help="Remove only images of older recipes.")
+@click.option("--old", is_flag=True, help="Remove only images that this version no longer uses.")
 @click.option(
     "--kernels", is_flag=True,
     help="Remove only kernels and headers; the next use fetches the archive's newest.",

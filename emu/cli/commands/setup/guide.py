@@ -32,9 +32,9 @@ def guide(page: str | None) -> None:
     """Show a PAGE of the guide, or an example @NAME; without PAGE, list the pages.
 
     A pipe gets the Markdown of a page. Examples are files that other commands accept by @NAME,
-    programs, and the pages @faults, @findings, @links and @switch, which describe such files. PAGE
-    is also a file that a page names, such as examples/sriov/namespaces.sh. The page `man` is the
-    manual of every command and option; after an installation man(1) finds it as well.
+    programs, and pages that describe such files: @faults, @findings, @links, @recipes, @sriov,
+    @switch. PAGE is also a file that a page names, such as examples/sriov/namespaces.sh. The page
+    `man` is the manual of every command and option; after an installation man(1) finds it as well.
 
     Example: mlx5emu guide faults
     """
@@ -96,5 +96,6 @@ def _example(name: str) -> Path:
     if path is None:
         few = [one for kind in _FEW_KINDS for one in shipped.examples(kind)]
         names = near(name, known) or f"; examples are {', '.join(f'@{one}' for one in few)}"
-        raise UserError(f"no example @{name}{names}; @faults, @links and @findings list the plans")
+        lists = "@faults, @links and @findings list plans, @recipes recipes"
+        raise UserError(f"no example @{name}{names}; {lists}")
     return path
