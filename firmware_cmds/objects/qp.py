@@ -22,6 +22,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvRing
 from emu.device.objects.queues.send_queue import DoorbellRing, NoSendRing, SendRing
 from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import GROUPS_PER_PORTION
 from emu.device.state.hca import HcaState
 from emu.device.state.tables import MULTICAST
 from firmware_cmds.objects.counter import counter_set
@@ -268,18 +269,19 @@ def _rings(hca: Hca, cmd: layout.create_qp_in, ctx: layout.qpc, pd: Pd | None) -
 
 
 @command(Op.DESTROY_QP)
-def destroy_qp(hca: Hca, cmd: layout.destroy_qp_in, out: layout.destroy_qp_out) -> None:
+def destroy_qp(hca: Hca, cmd: layout.destroy_qp_in, out: layout.destroy_qp_out) -> Portions[None]:
     """Destroy the queue pair; the adapter no longer accesses its memory after the answer.
 
-    Leave its multicast groups, detach an underlay from its flow table and cancel its page faults.
-    Posted WQEs are not flushed; requests of a shared queue go back to it. Refuse an unknown number,
-    or a QP in use, with BAD_RES_STATE_ERR.
+    Leave its multicast groups, in steps. Detach an underlay from its flow table and cancel its page
+    faults. Posted WQEs are not flushed; requests of a shared queue go back to it. Refuse an unknown
+    number, or a QP in use, with BAD_RES_STATE_ERR.
     """
-    qp = hca.qps.remove(cmd.qpn)
+    qp = hca.qps.removable(cmd.qpn)
+    with holding(qp):
+        yield from _leave_all(hca, qp)
+    hca.qps.remove(cmd.qpn)
     if qp.steer is not None:
         steering.set_underlay(hca.flow_domains[FlowTableType.NIC_RX], qp.handle, None)
-    for gid in qp.mcgs:
-        _leave(hca, qp, gid)
     number = datagram.WELL_KNOWN.get(qp.st)
     if number is not None and hca.special_qps.get(number) is qp:
         del hca.special_qps[number]
@@ -287,6 +289,15 @@ def destroy_qp(hca: Hca, cmd: layout.destroy_qp_in, out: layout.destroy_qp_out) 
     qp.stop_waiting()
     qp_life.stop_paging(hca, qp)
     qp.unlink()
+
+
+def _leave_all(tables: ObjectTables, qp: Qp) -> Portions[None]:
+    """Remove a queue pair from all its multicast groups, of which it may have a million."""
+    while qp.mcgs:
+        for _ in range(min(len(qp.mcgs), GROUPS_PER_PORTION)):
+            _leave(tables, qp, qp.mcgs.popitem()[0])
+        if qp.mcgs:
+            yield
 
 
 @command(Op.QUERY_QP)

@@ -7,7 +7,7 @@ Every handle, index or number from a guest is looked up in one of these. Each cl
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
@@ -286,9 +286,23 @@ class ObjectTables:
         for table in self.tables:
             deferred_free.add(table.clear())
             self.ledger.close(table.kind)
+        if self.mcgs:
+            deferred_free.add_work(_forget_groups(self.mcgs))
         self.ledger.close(MULTICAST)
         self.ledger.close(DECISIONS)
         self.ledger.close(DECODED)
         self.caller.owned.clear()
         self.dumped.clear()
         self.make_tables()
+
+
+def _forget_groups(groups: dict[bytes, list[Qp]]) -> Iterator[int]:
+    """Forget the memberships of dropped queue pairs; yield the cost of each group, in objects.
+
+    Both sides of a membership are removed: a queue pair may have a million.
+    """
+    while groups:
+        gid, members = groups.popitem()
+        for qp in members:
+            del qp.mcgs[gid]
+        yield len(members)

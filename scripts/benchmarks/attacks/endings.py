@@ -22,12 +22,13 @@ from emu.driver.verbs.dynamic import Initiator, Target
 from emu.driver.verbs.queue_pair import QueuePair
 from firmware_cmds.objects.scheduling import E_SWITCH
 from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
-from layouts.enums import Op, PortType, TeardownProfile
+from layouts.enums import Op, PortType, QpType, TeardownProfile
 
 WAITING = 9000
 RESPONDERS = 10_000
 PAGE_FAULTS = 3000
 SEND_QUEUES = 16_000
+GROUPS = 60_000
 NOBODY = 0x77
 """LID that no port has."""
 RAM = 768 * MIB
@@ -190,6 +191,21 @@ def large_keys_reset(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)
     _large_keys(guest, 32)
     yield
+    watch.round(guest.function.reset)
+    watch.settle(guest.function)
+
+
+@pattern(f"DESTROY_QP of one of two queue pairs in {GROUPS} multicast groups each, then a reset")
+def memberships(watch: Watch) -> Iterator[None]:
+    guest = _unwatched(Guest(watch))
+    made = [guest.node.queue_pair(QpType.UD) for _ in range(2)]
+    for number in range(GROUPS):
+        gid = b"\xff\x12" + number.to_bytes(14, "big")
+        for qp in made:
+            guest.driver.must(Op.ATTACH_TO_MCG, qpn=qp.qpn, multicast_gid=gid)
+    _watched(guest)
+    yield
+    guest.driver.must(Op.DESTROY_QP, qpn=made[0].qpn)
     watch.round(guest.function.reset)
     watch.settle(guest.function)
 

@@ -7,11 +7,23 @@ import pytest
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.objects import deferred_free
 from emu.driver.verbs.connect import connect
-from layouts.enums import Op, TeardownProfile
+from emu.driver.verbs.parts import Parts
+from layouts.enums import Op, QpState, QpType, TeardownProfile
 
 GRACEFUL, FORCED = TeardownProfile.GRACEFUL_CLOSE, TeardownProfile.FORCE_CLOSE
 
 pytestmark = pytest.mark.hostile
+
+
+def end(driver, function, profile):
+    """Have the objects dropped: by TEARDOWN_HCA, or by a reset for None."""
+    if profile is None:
+        function.reset()
+        return
+    layout = COMMANDS[Op.TEARDOWN_HCA].layout_in
+    driver.submit(layout.new(opcode=Op.TEARDOWN_HCA, profile=profile).buf, 16)
+    driver.write32(0x018, 1)
+    assert function.run()
 
 
 @pytest.mark.parametrize("profile", [GRACEFUL, FORCED, None])
@@ -20,13 +32,7 @@ def test_a_share_in_each_round(driver, function, monkeypatch, profile):
     pdn = driver.alloc_pd()
     for _ in range(95):
         driver.create_mkey(pdn)
-    if profile is None:
-        function.reset()
-    else:
-        layout = COMMANDS[Op.TEARDOWN_HCA].layout_in
-        driver.submit(layout.new(opcode=Op.TEARDOWN_HCA, profile=profile).buf, 16)
-        driver.write32(0x018, 1)
-        assert function.run()
+    end(driver, function, profile)
     assert not any(function.hca.tables)
     left, rounds = len(function.deferred_free), 0
     assert left >= 85
@@ -35,6 +41,27 @@ def test_a_share_in_each_round(driver, function, monkeypatch, profile):
         left, rounds = len(function.deferred_free), rounds + 1
     assert rounds >= 8
     assert not function.deferred_free
+
+
+@pytest.mark.parametrize("profile", [GRACEFUL, FORCED, None])
+def test_memberships_of_multicast_groups_as_well(driver, function, monkeypatch, profile):
+    """A queue pair may have a million."""
+    monkeypatch.setattr(deferred_free, "FREED_PER_ROUND", 10)
+    qpn = Parts(driver).make(QpState.INIT, st=QpType.UD)
+    for number in range(95):
+        gid = b"\xff\x12" + bytes(13) + bytes([number])
+        driver.must(Op.ATTACH_TO_MCG, qpn=qpn, multicast_gid=gid)
+    qp, groups = function.hca.qps.need(qpn), function.hca.mcgs
+    end(driver, function, profile)
+    assert not function.hca.mcgs
+    assert "multicast" not in function.hca.ledger.accounts
+    left = len(groups)
+    assert left >= 85
+    while function.run():
+        assert len(groups) == len(qp.mcgs)
+        assert left - len(groups) <= 10
+        left = len(groups)
+    assert not groups
 
 
 def test_they_count_among_the_steps_of_a_round(driver, function):

@@ -5,8 +5,10 @@ from helpers.device.refusals import missing
 
 from emu.driver.command.words import pack64
 from emu.driver.verbs.parts import Parts
+from firmware_cmds.objects import qp as qp_commands
 from layouts.enums import Op, QpState, QpType, RqType, Status
 from layouts.function import caps
+from layouts.objects.qp import destroy_qp_in
 
 GROUP = b"\xff\x12" + bytes(13) + b"\x01"
 UD = {"st": QpType.UD, "log_rq_stride": 0}
@@ -182,6 +184,27 @@ def test_destroyed_queue_pair_has_left_its_groups(driver, function, parts):
     assert [member.handle for member in function.hca.mcgs[GROUP]] == [other]
     driver.must(Op.DESTROY_QP, qpn=other)
     assert not function.hca.mcgs
+
+
+@pytest.mark.hostile
+def test_a_queue_pair_leaves_many_groups_in_steps(driver, function, parts, monkeypatch):
+    """A million memberships would take a second; meanwhile another command finds it in use."""
+    monkeypatch.setattr(qp_commands, "GROUPS_PER_PORTION", 2)
+    qpn, stays = parts.make(**UD), parts.make(**UD)
+    for number in range(7):
+        driver.must(Op.ATTACH_TO_MCG, qpn=qpn, multicast_gid=GROUP[:-1] + bytes([number]))
+    driver.must(Op.ATTACH_TO_MCG, qpn=stays, multicast_gid=GROUP[:-1] + bytes([0]))
+    qp, destroys = function.hca.qps.need(qpn), destroy_qp_in.new(opcode=Op.DESTROY_QP, qpn=qpn)
+    blocks = [driver.submit(destroys.buf, 16, slot) for slot in (1, 2)]
+    driver.write32(0x018, 0b110)
+    left = []
+    while function.run():
+        left.append(len(qp.mcgs))
+    assert left == [5, 3, 1]
+    answers = [driver.collect(blocks[slot - 1], 16, slot)[1] for slot in (1, 2)]
+    assert [answer[0] for answer in answers] == [Status.OK, Status.BAD_RES_STATE_ERR]
+    assert function.hca.qps.get(qpn) is None
+    assert [len(members) for members in function.hca.mcgs.values()] == [1]
 
 
 @pytest.mark.parametrize("limits", [{"log_max_mcg": 1, "max_qp_mcg": 2}])
