@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
-from emu.device.objects.memory.sw_icm import AREAS, LOG_BLOCK, SwIcm
+from emu.device.objects.memory.sw_icm import AREAS, LOG_BLOCK, SwIcm, free_each
 from firmware_cmds.given_object import given_object
 from layouts.enums import Status
 from layouts.memory.sw_icm import sw_icm
 
 if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
     from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in
 
@@ -46,12 +47,13 @@ def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     return number
 
 
-def destroy(tables: ObjectTables, number: int) -> None:
-    """Free a range that no memory key covers, and discard its contents.
+def destroy(hca: Hca, number: int) -> None:
+    """Free a range that no memory key covers, and discard its contents; pages in later rounds.
 
     Raises BAD_RES_STATE_ERR while a key covers the range, and for an unknown number. Cached
     steering entries are dropped.
     """
-    icm = tables.objects[SwIcm].remove(number)
-    assert tables.icm is not None
-    tables.icm.give_back(icm)
+    icm = hca.objects[SwIcm].remove(number)
+    assert hca.icm is not None
+    if pages := hca.icm.give_back(icm):
+        hca.deferred_free.add_work(free_each(pages))

@@ -30,7 +30,7 @@ from emu.device.objects.ledger import Ledger
 from emu.device.objects.memory.memic import Memic, MemicArea
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.psv import Psv
-from emu.device.objects.memory.sw_icm import DECODED, IcmMemory
+from emu.device.objects.memory.sw_icm import DECODED, IcmMemory, free_each
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import CommandIssuer, Object, kinds_below
@@ -286,6 +286,8 @@ class ObjectTables:
         for table in self.tables:
             deferred_free.add(table.clear())
             self.ledger.close(table.kind)
+        if self.icm is not None and (pages := self.icm.drop()):
+            deferred_free.add_work(free_each(pages))
         if self.mcgs:
             deferred_free.add_work(_forget_groups(self.mcgs))
         self.ledger.close(MULTICAST)

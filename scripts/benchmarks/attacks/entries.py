@@ -6,15 +6,15 @@ import random
 from collections.abc import Callable, Iterator
 
 from attacks.switches import Manager
-from attacks.watch import Watch, pattern
+from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
-from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, STEERING
+from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, STEERING, SwIcm
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import UDP, EthPacket
-from emu.driver.ethernet.steering_entries import SoftwareTables, entry
-from layouts.enums import PortType
+from emu.driver.ethernet.steering_entries import Icm, SoftwareTables, entry
+from layouts.enums import GeneralObject, Op, PortType
 from layouts.eth_enums import FlowTableType
 
 FLOWS = 2000
@@ -24,6 +24,8 @@ CHAIN = 4096
 IPV6_SOURCE, FIVE_TUPLE, INSIDE = 0x0109, 0x0007, 0x0008
 FDB = FlowTableType.FDB
 _DROP = icm_address(IcmKind.FDB_TX_DROP)
+_HALF = 1 << 29
+_WRITE_BYTES = 2 << 20
 _LISTED = b"\x07\x0e\x28\x08\0\0\0\xff"
 """Action that adds to the time to live."""
 
@@ -100,6 +102,41 @@ def many_moves(watch: Watch) -> Iterator[None]:
         _chain(author, lambda number, to: entry(hit=to, action=pop if number % 2 else push), _DROP)
     )
     yield from author.send(new_flows())
+
+
+def _filled(watch: Watch) -> tuple[Author, Icm]:
+    """Return a range of half a gibibyte, each page of which has been written."""
+    author = Author(watch)
+    author.node.driver.bar = WatchedBar(watch.unwatched(), watch.functions)
+    icm = Icm(author.node, STEERING.start + _HALF, _HALF.bit_length() - 1)
+    region = author.node.region(_WRITE_BYTES)
+    for at in range(0, _HALF, _WRITE_BYTES):
+        author.tables.qp.write((icm.index << 8, at), region.sge())
+        author.node.settle()
+        author.tables.qp.cq.drain()
+    author.node.driver.bar = WatchedBar(watch, watch.functions)
+    author.node.driver.must(Op.DESTROY_MKEY, mkey_index=icm.index)
+    if author.node.hca.objects[SwIcm].need(icm.number).pages < _HALF >> 12:
+        raise RuntimeError("pages are not written")
+    return author, icm
+
+
+@pattern("DESTROY_GENERAL_OBJECT of software ICM with 131072 written pages")
+def written_pages(watch: Watch) -> Iterator[None]:
+    author, icm = _filled(watch)
+    yield
+    author.node.driver.must(
+        Op.DESTROY_GENERAL_OBJECT, op_mod=GeneralObject.SW_ICM, obj_id=icm.number
+    )
+    watch.settle(author.node.function)
+
+
+@pattern("a reset of a function with software ICM of 131072 written pages")
+def written_pages_reset(watch: Watch) -> Iterator[None]:
+    author, _ = _filled(watch)
+    yield
+    watch.round(author.node.function.reset)
+    watch.settle(author.node.function)
 
 
 def _one_for_each(author: Author, size: int, made: Callable[[int], bytes], entries: int = 0) -> int:

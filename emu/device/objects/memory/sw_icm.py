@@ -122,17 +122,25 @@ class IcmMemory:
         """Record a free range as allocated."""
         self._ranges[icm.start] = icm
 
-    def give_back(self, icm: SwIcm) -> None:
-        """Free a range: its written pages are dropped and all decoded entries invalidated."""
+    def give_back(self, icm: SwIcm) -> list[bytearray]:
+        """Free a range and return its written pages, for :func:`free_each`.
+
+        All decoded entries are invalidated.
+        """
         del self._ranges[icm.start]
         first, count = icm.start >> LOG_PAGE, icm.length >> LOG_PAGE
-        if count < len(self._pages):
-            for page in range(first, first + count):
-                self._pages.pop(page, None)
+        held = self._pages
+        if count < len(held):
+            numbers = [page for page in range(first, first + count) if page in held]
         else:
-            for page in [page for page in self._pages if first <= page < first + count]:
-                del self._pages[page]
+            numbers = [page for page in held if first <= page < first + count]
         self.changed()
+        return [held.pop(page) for page in numbers]
+
+    def drop(self) -> list[bytearray]:
+        """Return all written pages, as the memory is in use no more, for :func:`free_each`."""
+        pages, self._pages = [*self._pages.values()], {}
+        return pages
 
     def owner(self, start: int, length: int) -> SwIcm | None:
         """Return the allocated range that contains all of this one; None without one."""
@@ -209,6 +217,13 @@ class IcmMemory:
         if self._ledger.has_room(size):
             self.decoded[address] = made
             self._charge(size)
+
+
+def free_each(pages: list[bytearray]) -> Iterator[int]:
+    """Free pages, of which there may be 260,000; yield the cost of each, in objects."""
+    while pages:
+        pages.pop()
+        yield 1
 
 
 def _pages_of(start: int, length: int) -> range:

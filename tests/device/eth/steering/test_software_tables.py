@@ -6,12 +6,16 @@ import struct
 import pytest
 from helpers.device.reachable import still_reached
 
+from emu.device.cmdif.registry import COMMANDS
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
+from emu.device.objects import deferred_free
+from emu.device.objects.deferred_free import DeferredFree
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STEERING, SwIcm
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import GRE, parse
+from emu.device.rounds.costs import LOG_FREED_PER_STEP
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_table, to_tir
 from emu.driver.ethernet.flows import Flows
@@ -154,6 +158,30 @@ def test_a_range_is_given_once_and_freed(driver, refused, tables, hca):
     driver.must(Op.DESTROY_MKEY, mkey_index=tables.entries.index)
     driver.must(Op.DESTROY_GENERAL_OBJECT, **given, obj_id=tables.entries.number)
     assert hca.icm.read(STEERING.start, 64) == bytes(64)
+
+
+@pytest.mark.parametrize("end", ["destroy", "teardown", "reset"])
+def test_written_pages_are_freed_in_shares(tables, node, driver, monkeypatch, end):
+    """A range of a gibibyte has 260,000."""
+    monkeypatch.setattr(deferred_free, "FREED_PER_ROUND", 10)
+    tables.write(STEERING.start, bytes(95 * 4096))
+    driver.must(Op.DESTROY_MKEY, mkey_index=tables.entries.index)
+    if end == "reset":
+        node.function.reset()
+    else:
+        op, fields = Op.TEARDOWN_HCA, {}
+        if end == "destroy":
+            op = Op.DESTROY_GENERAL_OBJECT
+            fields = {"op_mod": GeneralObject.SW_ICM, "obj_id": tables.entries.number}
+        driver.submit(COMMANDS[op].layout_in.new(opcode=op, **fields).buf, 16)
+        driver.write32(0x018, 1)
+    free_some, costs = DeferredFree.free_some, []
+    monkeypatch.setattr(
+        DeferredFree, "free_some", lambda self: (cost := free_some(self), costs.append(cost))[0]
+    )
+    while node.function.run():
+        pass
+    assert costs.count((10 >> LOG_FREED_PER_STEP) + 1) >= 9
 
 
 @pytest.mark.parametrize("start", [STEERING.start + (1 << 20), STEERING.start - 4096, 0])
