@@ -82,6 +82,7 @@ def create_qp(hca: Hca, cmd: layout.create_qp_in, out: layout.create_qp_out) -> 
     """
     ctx = cmd.qpc.copy()
     _check_type(hca, ctx)
+    _check_streams(hca.caps, ctx)
     if ctx.ulp_stateless_offload_mode == UlpStatelessOffloadMode.ENHANCED:
         out.qpn = _add_underlay(hca, ctx)
         return
@@ -170,6 +171,22 @@ def _check_type(tables: ObjectTables, ctx: layout.qpc) -> None:
             Status.BAD_PARAM_ERR,
             "only the driver may create a queue pair of this type",
             f"st {ctx.st:#x}",
+        )
+
+
+def _check_streams(caps: Caps, ctx: layout.qpc) -> None:
+    """Refuse with LIM_ERR a DC initiator with more streams than the capabilities allow.
+
+    mlx5_ib forwards a process's numbers unchecked (hw/qp.c: create_dci).
+    """
+    channels, errored = ctx.log_num_dci_stream_channels, ctx.log_num_dci_errored_streams
+    general = caps.general
+    if ctx.st == QpType.DCI and (
+        channels > general.log_max_dci_stream_channels
+        or errored > general.log_max_dci_errored_streams
+    ):
+        raise CmdError(
+            Status.LIM_ERR, "more streams than the capabilities allow", f"{channels}, {errored}"
         )
 
 

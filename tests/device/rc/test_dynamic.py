@@ -8,6 +8,7 @@ from helpers.device.refusals import missing
 
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
+from emu.driver.command.answer import DriverCommandError
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.nodes.roce import on_one_segment
@@ -405,6 +406,15 @@ class TestStreams:
         initiator.to_reset()
         initiator.start()
         assert self.works(initiator, 1, right)
+
+    def test_no_more_streams_than_advertised(self, left):
+        """mlx5_ib passes on what the process wants."""
+        general = left.hca.caps.general
+        limits = general.log_max_dci_stream_channels, general.log_max_dci_errored_streams
+        Initiator(left, streams=limits)
+        for channels, errored in ((1, 0), (0, 1), (26, 26)):
+            with pytest.raises(DriverCommandError, match="LIM_ERR"):
+                Initiator(left, streams=(limits[0] + channels, limits[1] + errored))
 
     def test_only_a_failed_stream_is_reset(self, left, right, target):
         initiator = Initiator(left, target, streams=(3, 2))
