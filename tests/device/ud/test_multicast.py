@@ -75,6 +75,18 @@ def test_who_has_left_hears_no_more(pair, channel):
     assert not arrives(channel, mlid)
 
 
+def test_a_listener_does_not_hear_the_next_group_with_the_lid_of_a_deleted_one(pair):
+    channel = Channel(QpType.UD, *pair)
+    pair[1].driver.must(Op.ATTACH_TO_MCG, qpn=channel.receiver.qpn, multicast_gid=OTHER)
+    mlid = joined(pair[0], GROUP)
+    assert joined(pair[1], GROUP, LISTENER) == mlid
+    left(pair[0], GROUP)  # the last full member, so the group is deleted
+    assert joined(pair[0], OTHER) == mlid
+    assert not arrives(channel, mlid, OTHER)
+    assert joined(pair[1], OTHER) == mlid
+    assert arrives(channel, mlid, OTHER)
+
+
 def test_a_group_s_lid_with_the_gid_of_another(pair, channel):
     """The switch knows the LID, the adapter the GID: both have to lead to the queue pair."""
     mine, its = joined(pair[1], GROUP), joined(pair[0], OTHER)

@@ -105,7 +105,7 @@ class MulticastGroups:
         """Make a broadcast group deletable, and delete it now if it has no full member."""
         group.is_permanent = False
         if not group.is_alive:
-            del self._groups[group.mgid]
+            self._delete(group)
 
     def drop_ports(self, gids: Set[bytes]) -> None:
         """Remove ports that left the subnet from all groups, with their routes.
@@ -241,9 +241,15 @@ class MulticastGroups:
         """Delete a group without full members, with a notice; permanent groups stay."""
         if group.is_alive:
             return
-        del self._groups[group.mgid]
+        self._delete(group)
         log.info("multicast group %s is deleted", group.mgid.hex())
         self._notify(SmTrap.MGID_DELETED, group.mgid)
+
+    def _delete(self, group: MulticastGroup) -> None:
+        """Delete a group with the routes to its remaining members, because MLIDs are reused."""
+        del self._groups[group.mgid]
+        for gid in group.members:
+            self._forward(group.mlid, gid, False)
 
 
 def _check_joinable(query: Query[mcmember_rec], group: MulticastGroup, port: EndPort) -> None:

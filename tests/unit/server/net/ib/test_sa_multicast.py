@@ -252,3 +252,20 @@ def test_groups_are_bounded(subnet, monkeypatch):
     assert join(subnet, 2, BROADCAST).record
     leave(subnet, 1, ALL_HOSTS[:15] + b"\1")
     assert join(subnet, 1, ALL_HOSTS[:15] + b"\3", **CREATE).record.mlid == 0xC001
+
+
+def test_a_listener_of_a_partition_that_is_gone_gets_no_more_of_its_group():
+    subnet = Subnet(2, pkeys=(0xFFFF, 0x8001))
+    routes = set()
+
+    def forward(mlid, gid, listens):
+        (routes.add if listens else routes.discard)((mlid, gid))
+
+    subnet.sa.groups._forward = forward
+    mgid = bytes.fromhex("ff12401b8001000000000000ffffffff")
+    mlid = join(subnet, 2, mgid, NON).record.mlid
+    assert routes == {(mlid, subnet.gid(2))}
+    subnet.ports = [end_port(lid) for lid in (1, 2)]
+    subnet.sa.sweep()
+    assert groups(subnet) == [BROADCAST]
+    assert not routes
