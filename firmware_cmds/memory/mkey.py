@@ -232,14 +232,15 @@ def destroy_mkey(
 def create_psv(tables: ObjectTables, cmd: layout.create_psv_in, out: layout.create_psv_out) -> None:
     """Create one to four signature values.
 
-    Refuse another number with BAD_PARAM_ERR, an unknown PD with BAD_RES_ERR, and a full table with
-    LIM_ERR before any is created.
+    Refuse another number with BAD_PARAM_ERR, an unknown PD with BAD_RES_ERR, and a full table or
+    ledger with LIM_ERR before any is created.
     """
     if not 1 <= cmd.num_psv <= 4:
         raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
     pd = tables.pds.need(cmd.pd)
     if len(tables.psvs) + cmd.num_psv >= tables.psvs.limit:
         raise CmdError(Status.LIM_ERR, "out of psv handles")
+    tables.ledger.check(Psv.kind, cmd.num_psv * Psv.BASE_BYTES)
     for number in range(cmd.num_psv):
         setattr(out, f"psv{number}_index", tables.psvs.add(Psv(pd)))
 

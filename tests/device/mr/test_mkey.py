@@ -257,3 +257,15 @@ def test_all_or_none_of_the_signature_values(driver, pd, refused):
     refused(Status.LIM_ERR, Op.CREATE_PSV, pd=pd, num_psv=2)
     driver.must(Op.CREATE_PSV, pd=pd, num_psv=1)
     refused(Status.LIM_ERR, Op.CREATE_PSV, pd=pd, num_psv=1)
+
+
+def test_no_signature_value_where_the_host_cannot_pay_for_all(node, driver, pd, refused):
+    ledger = node.hca.ledger
+    before = ledger.used
+    driver.must(Op.CREATE_PSV, pd=pd, num_psv=1)
+    cost = ledger.used - before
+    before, ledger.limit = ledger.used, ledger.used + 3 * cost
+    refused(Status.LIM_ERR, Op.CREATE_PSV, pd=pd, num_psv=4)
+    assert ledger.used == before
+    driver.must(Op.CREATE_PSV, pd=pd, num_psv=3)
+    assert ledger.used == ledger.limit
