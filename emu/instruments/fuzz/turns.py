@@ -66,7 +66,7 @@ class ShellTurns:
     def begin(self, workload: str) -> bool:
         """Reset the functions; return whether that worked. Raises LabError for a live workload."""
         if WORKLOADS[workload].is_live:
-            raise LabError(f"{workload}: live workloads need User-Mode Linux")
+            raise LabError(f"{workload}: live workloads need User-Mode Linux (mlx5emu guide uml)")
         return self._guest.run(["fuzz-turn", "reset"], timeout=_RESET_SECONDS).status == 0
 
     def spoil(self) -> None:

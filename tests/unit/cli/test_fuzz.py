@@ -80,6 +80,10 @@ def test_merge_into_an_empty_corpus(corpus, tmp_path):
         (["run", "--corpus", "{}/file"], "is a file"),
         (["run", "--corpus", "{}"], "not a corpus"),
         (["run", "--corpus", "{}/new", "--accel", "kvm"], "drop --accel kvm"),
+        (
+            ["run", "--corpus", "{}/new", "--workload", "live-files"],
+            "a kernel of `mlx5emu guide uml`",
+        ),
         (["run", "--corpus", "{}/new", "--workload", "dance"], "'dance' is not one of"),
         (
             ["run", "--corpus", "{}/new", "--faults", "{}/file"],

@@ -20,6 +20,7 @@ from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.numbers import RealNumber, WholeNumber
 from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
+from emu.guests.kernel.binaries import is_uml
 from emu.guests.options import Use
 from emu.host.counted import counted
 from emu.host.printable import one_line, printable
@@ -122,22 +123,34 @@ def run(
     _check_emulated(choices)
     read = [read_plan(path) for path in plans]
     options = to_options(**choices)
+    works = workloads or _DEFAULT_WORKLOADS
+    _check_workloads(works, options.kernel)
     if traced:
         options = dataclasses.replace(options, trace=Path(os.devnull), trace_limit=_NO_LIMIT_MIB)
     stored = Corpus(corpus, create=True)
-    with stored.locked():
-        works = workloads or _DEFAULT_WORKLOADS
-        with watching() as shown:
+    with stored.locked(), watching() as shown:
 
-            def say(text: str) -> None:
-                shown.close()  # the next progress opens it again
-                _say(text)
+        def say(text: str) -> None:
+            shown.close()  # the next progress opens it again
+            _say(text)
 
-            say(_beginning(options.devices, works, seed, seconds, runs))
-            watcher = FuzzWatcher(shown, shown.waiting, shown.work)
-            targets = _targets()
-            campaign = FuzzCampaign(stored, options, works, seed, targets, say, read, jobs, watcher)
-            campaign.run(seconds, runs)
+        say(_beginning(options.devices, works, seed, seconds, runs))
+        watcher = FuzzWatcher(shown, shown.waiting, shown.work)
+        targets = _targets()
+        campaign = FuzzCampaign(stored, options, works, seed, targets, say, read, jobs, watcher)
+        campaign.run(seconds, runs)
+
+
+def _check_workloads(works: Sequence[str], kernel: Path | None) -> None:
+    """Raise UsageError if one of these workloads needs User-Mode Linux and the kernel is another.
+
+    Otherwise the first turn refuses it, after minutes of boot and census.
+    """
+    live = [work for work in works if WORKLOADS[work].is_live]
+    if live and not is_uml(kernel):
+        raise click.UsageError(
+            f"--workload {live[0]} needs a kernel of `mlx5emu guide uml`: --kernel TREE"
+        )
 
 
 def _beginning(

@@ -152,7 +152,7 @@ def test_functions_that_cannot_be_bound(guest, program):
 
 
 def test_no_live_turns_by_a_shell(guest):
-    with pytest.raises(LabError, match="User-Mode Linux"):
+    with pytest.raises(LabError, match="guide uml"):
         turns.ShellTurns(guest).begin("live-frames")
     assert "live" not in program_text()
 
