@@ -58,11 +58,14 @@ class Capture:
         self._cables = [cable for cable in cables if cable is not None]
         self._fabric = fabric
         self._interfaces: list[CaptureInterface] = []
+        self._vfs: dict[int, str] = {}
+        """Names of the functions with the interface of their physical one, by index."""
         subnet = SubnetWatcher(wants_messages=options.messages)
         ethernets: dict[int, EthernetInterface] = {}
         for index, (function, cable) in enumerate(zip(functions, cables)):
             if function.shares_port:
                 self._interfaces.append(ethernets[id(function.adapter)])
+                self._vfs[index] = names[index]
                 continue
             name, vport = names[index], function.hca.vport
             if cable is not None:
@@ -83,13 +86,17 @@ class Capture:
         fabric.watcher = subnet
 
     def fault(self, fired: Fired) -> None:
-        """Write a fired fault to its function's interface: with its packet, or as an entry."""
+        """Write a fired fault to its function's interface: with its packet, or as an entry.
+
+        Both name a function that shares the interface.
+        """
         event = ", ".join(f"{name} {value}" for name, value in fired.event.items())
         text = f"fault {fired.rule}: {fired.action} at {fired.point}" + f" ({event})" * bool(event)
         if fired.without_effect:
             text += f" has no effect: {fired.without_effect}"
-        is_dropped = fired.action == _DROP
-        self._interfaces[fired.function].fault(text, fired.packet, is_dropped=is_dropped)
+        index, is_dropped = fired.function, fired.action == _DROP
+        vf = self._vfs.get(index, "")
+        self._interfaces[index].fault(text, fired.packet, is_dropped=is_dropped, vf=vf)
 
     @property
     def complaint(self) -> str:

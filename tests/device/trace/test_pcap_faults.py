@@ -4,13 +4,17 @@ from struct import unpack_from
 from typing import NamedTuple
 
 import pytest
+from helpers.device.adapters import Member, made
 from helpers.device.captured import NAMES
 
+from emu.device.engine.eth.transmit import FRAME_TX_POINT
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
+from emu.device.port.eth.frame import Frame
 from emu.driver.nodes.roce import on_one_segment
 from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.connect import connect
+from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.pcap import faults as pcap_faults
 from emu.server.service.pcap import Capture, PcapOptions
@@ -177,6 +181,27 @@ def test_a_fault_without_a_packet_is_an_entry_of_its_own(world):
     (marked,) = world.marked()
     assert marked.opcode is None
     assert marked.text.startswith("function 0: fault bad-completion: fail at cqe")
+
+
+def test_a_virtual_function_has_its_name_on_the_interface_of_its_physical_one(tmp_path, clock):
+    adapter = made(cable := Segments(clock).plug("function 0", 0))
+    vf = adapter.add(1)
+    pf, vf = Member(adapter.manager, clock).function, Member(vf, clock).function
+    path, wire = tmp_path / "p.pcap", LocalFabric(clock)
+    names = ["function 0", "function 0.vf0"]
+    capture = Capture(PcapOptions(path), clock, [pf, vf], [cable, None], wire, names)
+    vf.use_faults(injector := Injector(vf, 1, capture.fault))
+    rules = [
+        '[[rule]]\nname="off"\npoint="load"\naction="health"\n',
+        '[[rule]]\nname="lost"\npoint="frame.tx"\naction="drop"\n',
+    ]
+    injector.load(load("".join(rules)))
+    vf.hca.probes.faults.show(FRAME_TX_POINT, Frame(bytes(60)))
+    capture.close()
+    off, lost = rows(path.read_bytes(), 0)
+    assert off.text.startswith("function 0.vf0: fault off: health at load")
+    assert lost.text.startswith("function 0.vf0: fault lost: drop at frame.tx")
+    assert (lost.interface, lost.is_sent) == (0, True)
 
 
 def test_a_packet_that_is_never_sent_leaves_an_entry(world):

@@ -54,8 +54,8 @@ class CaptureInterface:
         self.number = number
         self.errors = ObserverErrors("capture")
         self._name = name
-        self._pending: deque[tuple[int, str, FaultPacket]] = deque()
-        """Time, text and packet of the faults whose packets have not been sent yet."""
+        self._pending: deque[tuple[str, bytes, FaultPacket]] = deque()
+        """Comment, entry and packet of the faults whose packets have not been sent yet."""
         self._arrived: list[_Arrived] = []
         """Ethernet frames that the function is receiving; the innermost is last."""
         self._last: _Last | None = None
@@ -100,53 +100,57 @@ class CaptureInterface:
     def failed(self, place: str) -> bytes:
         """Log the exception in handling; return a journal entry in place of the packet."""
         self.errors.note(place)
-        return self._entry(time.time_ns(), f"a {place} {UNREADABLE}")
+        return blocks.journal_entry(time.time_ns(), self._named(f"a {place} {UNREADABLE}"))
 
     def close(self) -> None:
         """Write the faults whose packets were not sent as entries; the file stays open."""
-        for time_ns, text, _packet in self._pending:
-            self.file.add(self._entry(time_ns, text))
+        for _text, entry, _packet in self._pending:
+            self.file.add(entry)
         self._pending.clear()
 
     # -- faults
 
-    def fault(self, text: str, packet: FaultPacket | None, *, is_dropped: bool) -> None:
+    def fault(
+        self, text: str, packet: FaultPacket | None, *, is_dropped: bool, vf: str = ""
+    ) -> None:
         """Record a fault that fired at the function: with its packet, or as an entry of its own.
 
-        ``is_dropped`` means that the rule keeps the packet from the wire. Do nothing once the file
-        is closed. An exception is logged, and the fault is an entry of the journal.
+        ``is_dropped`` means that the rule keeps the packet from the wire. ``vf`` is the name of a
+        virtual function behind the interface, at which the fault fired instead. Do nothing once
+        the file is closed. An exception is logged, and the fault is an entry of the journal.
         """
         if not self.file.is_open:
             return
-        now = time.time_ns()
+        now, said = time.time_ns(), f"{vf}: {text}" if vf else text
+        entry = blocks.journal_entry(now, said if vf else self._named(text))
         try:
-            is_recorded = packet is not None and self._of_packet(now, text, packet, is_dropped)
+            is_recorded = packet is not None and self._of_packet(said, entry, packet, is_dropped)
         except Exception:
             self.errors.note("fault")
             is_recorded = False
         if not is_recorded:
-            self.file.add(self._entry(now, text))
+            self.file.add(entry)
 
-    def _of_packet(self, now: int, text: str, packet: FaultPacket, is_dropped: bool) -> bool:
+    def _of_packet(self, text: str, entry: bytes, packet: FaultPacket, is_dropped: bool) -> bool:
         """Record a fault with its packet; return False if the packet is not found."""
         if not packet.is_sent:
             return self._received(text, packet.carried)
         if not is_dropped:
-            self._hold(now, text, packet)
+            self._hold(text, entry, packet)
             return True
         data = packet.frame_bytes()
         if not data:
             return False
         if self.file.may_queue(len(data)):
-            self.file.add(self.packet(now, data, True, text))
+            self.file.add(self.packet(time.time_ns(), data, True, text))
         return True
 
-    def _hold(self, now: int, text: str, packet: FaultPacket) -> None:
+    def _hold(self, text: str, entry: bytes, packet: FaultPacket) -> None:
         """Keep a fault until its packet is sent."""
         if len(self._pending) >= _MAX_PENDING:
-            time_ns, oldest, _packet = self._pending.popleft()
-            self.file.add(self._entry(time_ns, oldest))
-        self._pending.append((now, text, packet))
+            _text, oldest, _packet = self._pending.popleft()
+            self.file.add(oldest)
+        self._pending.append((text, entry, packet))
 
     def _sent(self, carried: object) -> list[str]:
         """Return the faults that act on a packet that is being sent, and forget them."""
@@ -155,7 +159,7 @@ class CaptureInterface:
         found = [one for one in self._pending if one[2].carried is carried]
         for one in found:
             self._pending.remove(one)
-        return [text for _time, text, _packet in found]
+        return [text for text, _entry, _packet in found]
 
     def _received(self, text: str, carried: object) -> bool:
         """Add a fault to the packet that is being received; return False if that is another."""
@@ -178,8 +182,8 @@ class CaptureInterface:
         last.comments.append(text)
         return True
 
-    def _entry(self, time_ns: int, text: str) -> bytes:
-        return blocks.journal_entry(time_ns, f"{self._name}: {text}" if self._name else text)
+    def _named(self, text: str) -> str:
+        return f"{self._name}: {text}" if self._name else text
 
 
 def _is_same(packet: object, carried: object) -> bool:
