@@ -55,7 +55,8 @@ class Links:
             if self._functions[index].shares_port:
                 name = virtual(self._functions, index)["vf"]["name"]
                 raise ValueError(
-                    f"function {name} is a virtual one: set the link of its physical function"
+                    f"function {name} is a virtual one: set the link of its physical function,"
+                    f" function={name.partition('.')[0]}"
                 )
 
     def existing_functions(self, link: PlannedLink) -> Iterable[int]:
