@@ -95,7 +95,8 @@ KNOWN: tuple[Known, ...] = (
         "tools read these, mstflint's and iPXE's; no driver does",
         _names(
             """
-            icmd_query_cap_general mgir_reg operation_tlv pddr_module_info
+            icmd_query_cap_general mgir_reg nodnic nodnic_mac nodnic_port nodnic_ring operation_tlv
+            pddr_module_info
             pddr_operation_info_page ppaos_reg reg_tlv roce_accl_reg sltp_reg
             """,
         ),

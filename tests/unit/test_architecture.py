@@ -24,7 +24,7 @@ ORDER = (
     *below("emu.device", "errors rounds ports pci objects"),
     *below("emu.device.objects", "memory queues eth"),
     *below("emu.device", "models port adapter state.parts state"),
-    *below("emu.device.engine", "events mr tm wqe qp ud rc rc.packets eth"),
+    *below("emu.device.engine", "events mr tm wqe nodnic qp ud rc rc.packets eth"),
     *below("emu.device", "engine cmdif function trace faults"),
     *below("emu.driver", "world command verbs keys ethernet"),
     "firmware_cmds",

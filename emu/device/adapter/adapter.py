@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol
 from emu.device.adapter.board import Board
 from emu.device.adapter.lag import MASTER_PORT, ForwardedTraffic
 from emu.device.models.sub_functions import FIRST_NUMBER
+from emu.device.objects.eth.nodnic import Nodnic
 from emu.device.port.base import Port
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK
@@ -110,6 +111,7 @@ class Vhca(Generic[NodeT]):
         port = adapter.start_port(is_new=not any(vhca.may_begin for vhca in others))
         vport = self.nic_vport = NicVport(port, guid, mac, node_description)
         if self.is_manager:
+            vport.nodnic = Nodnic(guid)
             adapter.forwarded = ForwardedTraffic()
             for other in others:
                 if other.nic_vport is not None:

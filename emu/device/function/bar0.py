@@ -41,7 +41,13 @@ INTERNAL_TIMER_H: Final = 0x1000
 CLOCKS_END: Final = 0x1048
 """End of the real-time clock, the last of the registers that change by themselves."""
 HEALTH_SYNDROME: Final = 0x23D
+NODNIC_AT: Final = 0x1200
+"""Address of a NIC without DRAM in the gateway's space of it; a reserved part of the segment."""
 FIRST_UAR: Final = 2 * PAGE
+_INTERFACES: Final = sum(
+    1 << interface
+    for interface in (NicInterface.FULL_DRIVER, NicInterface.DISABLED, NicInterface.NO_DRAM_NIC)
+)
 _CRITICAL: Final = 2
 """Severities are those of syslog (core/health.c: mlx5_health_get_severity)."""
 
@@ -73,6 +79,9 @@ class Bar0:
         )
         self._seg.health.fw_ver = int.from_bytes(self._seg.buf[0:4], "big")
         self._seg.health.hw_id = hca.model.hw_id
+        if hca.nodnic is not None:
+            self._seg.no_dram_nic_offset = NODNIC_AT
+            self._seg.initializing.nic_interface_supported = _INTERFACES
         self.is_stalled = False
         """Whether the health counter is stopped."""
 
@@ -82,7 +91,7 @@ class Bar0:
         return self._seg
 
     def _is_disabled(self) -> bool:
-        return bool(self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED)
+        return bool(self._seg.cmdq_addr_l_sz.nic_interface != NicInterface.FULL_DRIVER)
 
     def report_fatal(self) -> None:
         """Write a firmware assert (FW_INTERNAL_ERR) and a reset request into the health buffer.
@@ -170,7 +179,8 @@ class Bar0:
         """Write a word of the command queue's address.
 
         ``nic_interface`` DISABLED in the lower word shuts the HCA down and drops all its commands.
-        Any other write sets the queue's address, which enables doorbells.
+        NO_DRAM_NIC also gives the port to the NIC of boot firmware. Any other write sets the
+        queue's address, which enables doorbells.
         """
         low = self._seg.cmdq_addr_l_sz
         if offset == CMDQ_ADDR_H:
@@ -178,19 +188,22 @@ class Bar0:
         else:
             low.cmdq_phy_addr_l = value >> 12
             low.nic_interface = self._nic_interface(value >> 8 & 7)
-            if low.nic_interface == NicInterface.DISABLED:
+            if (nic := self._hca.nodnic) is not None:
+                nic.turn(on=low.nic_interface == NicInterface.NO_DRAM_NIC)
+            if low.nic_interface != NicInterface.FULL_DRIVER:
                 lifecycle.shut_down(self._hca)
                 self._cmdif.forget()
                 return
         self._cmdif.set_address(self._seg.cmdq_addr_h << 32 | low.cmdq_phy_addr_l << 12)
 
-    @staticmethod
-    def _nic_interface(value: int) -> int:
-        """Return the requested FULL_DRIVER or DISABLED; FULL_DRIVER for any other value.
+    def _nic_interface(self, value: int) -> int:
+        """Return the requested interface; FULL_DRIVER for one that is not supported.
 
         DISABLED is the second half of a fast teardown (core/fw.c: mlx5_cmd_fast_teardown_hca).
         """
-        if value in (NicInterface.FULL_DRIVER, NicInterface.DISABLED):
+        if value in (NicInterface.FULL_DRIVER, NicInterface.DISABLED) or (
+            value == NicInterface.NO_DRAM_NIC and self._hca.nodnic is not None
+        ):
             return value
         log.warning("nic_interface %d is not supported: full driver assumed", value)
         return NicInterface.FULL_DRIVER

@@ -20,6 +20,7 @@ from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.engine.lag.arrive import arrive as arrive_at_board
 from emu.device.engine.lag.wire import LagWire
 from emu.device.function.bar0 import CMD_DBELL, HEALTH_SYNDROME, Bar0
+from emu.device.function.boot_nic import BootNic
 from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
 from emu.device.function.sub_functions import SubFunctionSlots, bar2_size
@@ -127,6 +128,7 @@ class Function:
             on_flr=self._on_flr,
             crspace=CrSpace(lambda offset, length: self.bar0.read(offset, length), model.hw_id),
             icmd=ToolCommands(commands, lambda: self.hca),
+            boot_nic=BootNic(lambda: self.hca, lambda: self.bar0),
             sriov=sriov_layout(model),
             is_sriov_vf=pf is not None,
         )

@@ -39,7 +39,7 @@ from emu.device.pci.sriov import (
     vf_bar_stride,
 )
 from emu.device.pci.vpd import build_image, vpd_capability
-from emu.device.pci.vsc import CrSpaceAccess, Vsc
+from emu.device.pci.vsc import BootNicAccess, CrSpaceAccess, Vsc
 from emu.device.ports import Buffer
 
 logger = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class ConfigSpace:
         on_flr: Callable[[], None],
         crspace: CrSpaceAccess,
         icmd: Icmd,
+        boot_nic: BootNicAccess | None = None,
         sriov: SriovLayout | None = None,
         is_sriov_vf: bool = False,
     ) -> None:
@@ -96,7 +97,7 @@ class ConfigSpace:
         self._flr_requested = False
         self._sriov = sriov
         self._is_sriov_vf = is_sriov_vf
-        self._vsc = None if identity.is_vf else Vsc(crspace, icmd)
+        self._vsc = None if identity.is_vf else Vsc(crspace, icmd, boot_nic)
         express = express_capability(identity, self._request_flr, is_sriov_vf=is_sriov_vf)
         capabilities: list[tuple[int, Capability]] = [(0x60, express)]
         if self._vsc:

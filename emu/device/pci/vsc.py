@@ -20,6 +20,7 @@ CAP_ID: Final = 0x09
 SPACE_ICMD_EXT: Final = 0x1
 SPACE_CR: Final = 0x2
 SPACE_ICMD: Final = 0x3
+SPACE_NODNIC: Final = 0x4
 SPACE_SCAN_CR: Final = 0x7
 SPACE_SEMAPHORE: Final = 0xA
 
@@ -57,6 +58,16 @@ class CrSpaceAccess(Protocol):
 
     def write(self, address: int, value: int) -> None:
         """Store a word at a byte address."""
+
+
+class BootNicAccess(Protocol):
+    """The registers of a NIC without DRAM, behind the initialization segment, in 32-bit words."""
+
+    def read(self, address: int) -> int | None:
+        """Return the word at a byte address; None for an unused or unaligned address."""
+
+    def write(self, address: int, value: int) -> bool:
+        """Store a word; return False, without a change, unless the address is writable."""
 
 
 class _Refused(Exception):  # noqa: N818  # an answer, not a failure
@@ -110,30 +121,26 @@ class _Cr:
             raise _Refused
 
 
-class _Icmd:
-    """The ICMD space; the driver reads no size for it."""
+class _Words:
+    """A space whose words act by themselves, such as ICMD; the driver reads no size for it."""
 
     size = 0
     step = 0
 
-    def __init__(self, icmd: Icmd) -> None:
-        self._space = IcmdSpace(icmd)
+    def __init__(self, words: BootNicAccess | IcmdSpace) -> None:
+        self._words = words
 
     def read(self, address: int) -> int:
         """Return a word; raise _Refused for an unused address."""
-        word = self._space.read(address)
+        word = self._words.read(address)
         if word is None:
             raise _Refused
         return word
 
     def write(self, address: int, value: int) -> None:
         """Store a word, which may run a command; raise _Refused unless it is writable."""
-        if not self._space.write(address, value):
+        if not self._words.write(address, value):
             raise _Refused
-
-    def clear(self) -> None:
-        """Clear the mailbox."""
-        self._space.clear()
 
 
 class _Locks:
@@ -178,17 +185,21 @@ def _owner_after(owner: int, value: int) -> int:
 class Vsc:
     """The gateway's behaviour. Its registers are in configuration space, its locks here."""
 
-    def __init__(self, crspace: CrSpaceAccess, icmd: Icmd) -> None:
+    def __init__(
+        self, crspace: CrSpaceAccess, icmd: Icmd, boot_nic: BootNicAccess | None = None
+    ) -> None:
         self._locks = _Locks()
-        self._icmd = _Icmd(icmd)
+        self._icmd = IcmdSpace(icmd)
         self._spaces: dict[int, _Space] = {
             SPACE_CR: _Cr(crspace, scan=False),
-            SPACE_ICMD: self._icmd,
+            SPACE_ICMD: _Words(self._icmd),
             # mstflint opens only a device that has both numbers (mtcr_ul_com.c: VSEC_SUPPORTED_UL).
-            SPACE_ICMD_EXT: self._icmd,
+            SPACE_ICMD_EXT: _Words(self._icmd),
             SPACE_SCAN_CR: _Cr(crspace, scan=True),
             SPACE_SEMAPHORE: self._locks,
         }
+        if boot_nic is not None:
+            self._spaces[SPACE_NODNIC] = _Words(boot_nic)
 
     def capability(self) -> Capability:
         """Return the capability, whose registers act on this gateway when written.

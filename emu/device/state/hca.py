@@ -17,6 +17,7 @@ from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.adapter.lag_link import LagLink
 from emu.device.errors import CmdError
 from emu.device.objects.deferred_free import DeferredFree
+from emu.device.objects.eth.nodnic import Nodnic
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.pins import pins
 from emu.device.objects.queues.copies import Copy
@@ -231,6 +232,11 @@ class Hca(ObjectTables):
     def eth(self) -> EthPort:
         """The physical Ethernet port. Raises BAD_OP_ERR for an InfiniBand function."""
         return self.nic_vport.port
+
+    @property
+    def nodnic(self) -> Nodnic | None:
+        """The NIC of boot firmware, which only managers of an Ethernet port have."""
+        return None if self._nic_vport is None else self._nic_vport.nodnic
 
     @property
     def nic_vport(self) -> NicVport:

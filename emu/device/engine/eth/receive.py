@@ -21,6 +21,7 @@ from emu.device.engine.eth.sessions import flush_stream
 from emu.device.engine.eth.sessions import take as take_or_hold
 from emu.device.engine.eth.steering.fields import source as source_part
 from emu.device.engine.eth.steering.route import Delivery, route, route_beside
+from emu.device.engine.nodnic import receive as nodnic
 from emu.device.objects.eth.hairpin import Waiting
 from emu.device.objects.eth.tir import Merging
 from emu.device.port.eth.checksum import complete, trusted
@@ -235,11 +236,23 @@ def _steer_one(
     queues = route(hca, headers, len(data), 1, source)
     if not queues:
         if source is None:
-            hca.nic_vport.steering_discards += 1
+            _take_unsteered(hca, frame, 1)
         return
     if source is not None:
         _count_looped(hca.nic_vport, data, 1, len(data))
     _give(hca, frame, headers, queues)
+
+
+def _take_unsteered(hca: Hca, frame: Frame, packets: int) -> None:
+    """Give a frame that no queue takes to the NIC of boot firmware, if that is on; else count it.
+
+    Raises FrameError for a super-frame that cannot be cut.
+    """
+    vport = hca.nic_vport
+    if vport.nodnic is not None and vport.nodnic.is_on:
+        nodnic.take(hca.memory, hca.budget, vport, vport.nodnic, frame)
+    else:
+        vport.steering_discards += packets
 
 
 def _with_source(
@@ -328,7 +341,7 @@ def _steer_large(hca: Hca, large: _Large, source: LoopbackSource | None) -> None
     queues = route(hca, large.headers, large.octets, large.packets, source)
     if not queues:
         if source is None:
-            hca.nic_vport.steering_discards += large.packets
+            _take_unsteered(hca, Frame(large.data, large.size), large.packets)
         return
     if source is not None:
         _count_looped(hca.nic_vport, large.data, large.packets, large.octets)

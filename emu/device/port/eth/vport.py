@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Final
 
+from emu.device.objects.eth.nodnic import Nodnic
 from emu.device.objects.queues.direct_path import UncountedPaths
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.counts import Traffic
@@ -77,6 +78,8 @@ class NicVport:
     """Number of frames to the vPort that were dropped because it was down."""
     sent_while_down: int = 0
     """Number of packets of the vPort that were dropped because it was down."""
+    nodnic: Nodnic | None = None
+    """The NIC by which boot firmware uses the vPort; only a manager's vPort has one."""
     wqe_too_small: int = 0
     """Number of received packets longer than the receive WQE."""
     cleared: dict[str, Traffic] = field(default_factory=dict)

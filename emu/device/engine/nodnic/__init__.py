@@ -1,0 +1,1 @@
+"""A NIC without DRAM: the Ethernet port for boot firmware, without firmware commands."""
