@@ -14,37 +14,24 @@ import pytest
 from helpers.guest.guests import (
     IN_PEER,
     SECONDS,
-    addresses_ready,
     no_complaints,
     pings,
-    prepared,
     run,
-    two_namespaces,
 )
 from helpers.guest.ib_diags import fields
+from helpers.guest.ipoib import HERE, THERE, two_interfaces
 
 from emu.device.port.ib.port import BASE_GUID, SM_LID
-from emu.guests import GuestOptions
 
 pytestmark = pytest.mark.guest
 
-DEVICES = ("connectx6-vf,pkeys=0x8005", "connectx6-vf,pkeys=0x8005")
-HERE, THERE = "10.0.0.1", "10.0.0.2"
 LINK_LOCAL_THERE = "fe80::202:c903:e5:10%ib0"
 GUIDS = [f"{BASE_GUID + 16 * number:016x}" for number in (0, 1)]
-
-UP = (
-    "modprobe ib_ipoib\n"
-    + two_namespaces("ib0", "ib1", HERE, THERE)
-    + addresses_ready("ib0", "ib1")
-)
-DOWN = "ip netns del peer; modprobe -r ib_ipoib"
 
 
 @pytest.fixture(scope="module")
 def guest(lab, suite):
-    """A guest with both interfaces up, and nothing left of them afterwards."""
-    with prepared(lab, GuestOptions(suite=suite, devices=DEVICES), UP, DOWN) as guest:
+    with two_interfaces(lab, suite) as guest:
         yield guest
 
 
