@@ -190,7 +190,8 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.mkc) -> Porti
             Status.BAD_PARAM_ERR, "page size of the key does not fit its umem", f"{umem!r}"
         )
     within = ctx.start_addr & (1 << shift) - 1
-    if offset + ctx.len > memory.length or memory.address(offset) & (1 << shift) - 1 != within:
+    is_inside = offset < memory.length and offset + ctx.len <= memory.length
+    if not is_inside or memory.address(offset) & (1 << shift) - 1 != within:
         raise CmdError(Status.BAD_PARAM_ERR, "key leaves its umem", f"{offset:#x}+{ctx.len:#x}")
     rights = MTT_READ | (MTT_WRITE if umem.is_writable else 0)
     count = -(-(within + ctx.len) >> shift)

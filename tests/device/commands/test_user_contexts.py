@@ -228,6 +228,22 @@ def test_key_over_user_memory(driver, users, memory_of, node, refused):
         assert answer.syndrome == syndrome_of(reason)
 
 
+@pytest.mark.parametrize("offset", [4 * PAGE, 5 * PAGE])
+def test_key_of_no_bytes_behind_user_memory(driver, users, memory_of, refused, offset):
+    uid = users[0]
+    number, _ = memory_of(uid, 4 * PAGE, offset=0)
+    context = {
+        "pd": driver.must(Op.ALLOC_PD, uid=uid).pd, "qpn": 0xFFFFFF,
+        "access_mode_1_0": AccessMode.MTT, "log_page_size": 12, "translations_octword_size": 1,
+    }  # fmt: skip
+    fields = {"memory_key_mkey_entry": context, "mkey_umem_valid": 1, "mkey_umem_id": number}
+    answer = refused(
+        Status.BAD_PARAM_ERR, Op.CREATE_MKEY, uid=uid, mkey_umem_offset=offset, **fields
+    )
+    assert answer.syndrome == syndrome_of(NOT_INSIDE)
+    driver.must(Op.CREATE_MKEY, uid=uid, mkey_umem_offset=0, **fields)
+
+
 @pytest.mark.parametrize(
     ("wrong", "status"),
     [
