@@ -36,10 +36,11 @@ until ip link show eth0 | grep -q LOWER_UP && ip -n peer link show eth1 | grep -
     sleep 0.1
 done
 """
-RECOVERED = """
+PING = "ping -q -c 5 -i 0.1 -W 1 10.0.0.2 > /dev/null"
+RECOVERED = f"""
 timeout 100 sh -c '
     until ethtool -S eth0 | grep -q "tx_recover: 1" && ethtool -S eth0 | grep -q "rx_recover: 1"
-    do ping -q -c 5 -i 0.1 -W 1 10.0.0.2 > /dev/null
+    do {PING}
     done'
 """
 
@@ -61,3 +62,22 @@ def test_errors_of_both_directions(boot, plan):
     pinged = guest.run("ping -q -c 20 -i 0.1 -W 5 10.0.0.2", timeout=SECONDS).check().stdout
     assert re.search("20 packets transmitted, (19|20) received", pinged)
     assert "BUG" not in guest.run("dmesg", timeout=SECONDS).check().stdout
+
+
+@pytest.mark.slow
+def test_recovery_by_hand(boot, plan):
+    """With ``auto_recover`` off a queue stays in its error until ``devlink health recover``, which
+    makes all of the interface's anew (core/en/health.c: mlx5e_health_recover_channels)."""
+    guest = boot(devices=DEVICES, faults=plan)
+    port = guest.run("devlink port show | sed -n 's/: type eth netdev eth0 .*//p'").check()
+    health = f"devlink health {{}} {port.stdout.strip()} reporter"
+    for each in ("tx", "rx"):
+        guest.run(f"{health.format('set')} {each} auto_recover false").check()
+    guest.run(UP, timeout=SECONDS).check()
+    for each in ("tx", "rx"):
+        show = f"{health.format('show')} {each}"
+        guest.run(f"until {show} | grep -q 'state error'; do {PING}; done", timeout=SECONDS).check()
+        assert "state healthy" not in guest.run(show).check().stdout
+        guest.run(f"{health.format('recover')} {each}", timeout=SECONDS).check()
+        assert "state healthy" in guest.run(show).check().stdout
+    guest.run("ping -q -c 5 -i 0.1 -W 20 10.0.0.2", timeout=SECONDS).check()
