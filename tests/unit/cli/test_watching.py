@@ -124,7 +124,7 @@ def test_two_functions_fit_a_terminal(server, monkeypatch, words):
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert "\u2026" not in out.getvalue()
     assert sum(bool(re.match(r" *15 ", line)) for line in lines) == 3, out.getvalue()
-    assert "4.0 MiB of 4.0 GiB held" in out.getvalue()
+    assert "host memory 4.0 MiB of 4.0 GiB" in out.getvalue()
 
 
 def test_a_function_says_what_its_driver_switch_and_lag_are(server, monkeypatch):
@@ -170,7 +170,7 @@ def test_top_shows_rates_and_what_goes_wrong():
     text = console.export_text()
     assert re.search(r"connectx6 +INITIALIZED +ACTIVE +10 ", text)
     assert re.search(r"^ *0 +0 +4 +0", text, re.MULTILINE)
-    assert "4.0 MiB of 4.0 GiB held; 3 qp" in text
+    assert "host memory 4.0 MiB of 4.0 GiB; 3 qp" in text
 
 
 class FakeClient:

@@ -85,6 +85,9 @@ def status(
 
     NAME defaults to the only guest or lab of `mlx5emu ps`, or without one to the only server.
 
+    Rules are fault rules: `held` counts the events that they hold back, `in force` the effects that
+    last. Host memory is what the server uses for the guest's objects, and its limit.
+
     Example: mlx5emu status dev --rate
     """
     with connect(control, name) as client:
@@ -170,7 +173,7 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
     """Return the host memory held for a function, with its limit, largest account first."""
     accounts = sorted(ledger["accounts"].items(), key=lambda account: -account[1])
     parts = ", ".join(f"{kind} {units.size(used)}" for kind, used in accounts)
-    total = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
+    total = f"host memory {units.size(ledger['used'])} of {units.size(ledger['limit'])}"
     return total + f" ({parts})" * bool(parts)
 
 

@@ -62,7 +62,8 @@ def top(name: str | None, control: Path | None, interval: float, times: int | No
     NAME defaults to the only guest or lab of `mlx5emu ps`, or without one to the only server.
 
     Rates (/s) are those of the last interval; errors and faults are counts since the function's
-    power-on. The key q ends the command. In a pipe or a file each interval adds a view.
+    power-on; `held` counts events that fault rules hold back. The key q ends the command. In a pipe
+    or a file each interval adds a view.
 
     Example: mlx5emu top dev
     """
@@ -127,7 +128,7 @@ def _table(*words: str, **numbers: str) -> Rows:
 def _objects(one: Mapping[str, Any]) -> Hanging:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in one["objects"].items() if count)
     ledger = one["ledger"]
-    total = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
+    total = f"host memory {units.size(ledger['used'])} of {units.size(ledger['limit'])}"
     text = f"function {function_name(one)}: {total}; {kinds or 'no objects'}"
     return Hanging(one_line(text, UNLIMITED))
 

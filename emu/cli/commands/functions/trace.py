@@ -163,7 +163,8 @@ def trace() -> None:
     callback=_points,
     metavar="POINT[,...]",
     shell_complete=complete_trace_point,
-    help=f"Show only these points: {', '.join(TracePoint)}.",
+    help=f"Show only these points: {', '.join(TracePoint)}. A fault is a page fault; log and "
+    "call are the kernel's (--dmesg, --ftrace).",
 )
 @click.option(
     "--op",
