@@ -121,6 +121,27 @@ def test_port_that_has_not_changed_is_no_news(fabric, hub_process, monkeypatch):
     assert not sweeps
 
 
+@pytest.mark.parametrize("guid", ["its own", "another's"])
+def test_changed_ports_cost_the_comparisons_with_all_others(fabric, hub_process, monkeypatch, guid):
+    taken = [0]
+    original = hub.Hub._take_port
+
+    def take_port(self, source, member, port):
+        taken[-1] += 1
+        return original(self, source, member, port)
+
+    monkeypatch.setattr(hub.Hub, "_take_port", take_port)
+    peer = RawPeer.member(fabric, *[Identity()] * 500)
+    port = {"lid": peer.identities[0].lid, "port_guid": peer.identities[guid != "its own"].guid}
+    changes = [port_of(hub_process, mtu=mtu, **port) for mtu in (1024, 2048)]
+    peer.send(b"".join(protocol.frame(FrameKind.PORT, change) for change in changes * 100))
+    for _ in range(20):
+        fabric.loop.step(0)
+        taken.append(0)
+    assert sum(taken) == 200
+    assert max(taken) <= 2 * PACKETS_PER_CONNECTION // (500 >> 6)
+
+
 # Where the processes meet.
 
 

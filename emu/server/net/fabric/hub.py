@@ -38,6 +38,9 @@ MAX_MISSED = 3000
 """Number of reports that a member may leave unread before it is disconnected: about a minute."""
 GREETING_NS = 5_000_000_000
 """Time within which a new connection must send HELLO."""
+_LOG_COMPARED_PER_COST = 6
+"""Number of P_Keys, and of functions and ports that a changed port is compared with, at the cost of
+one packet."""
 _PACKET = FrameKind.PACKET
 _FRAME = FrameKind.FRAME
 
@@ -192,33 +195,31 @@ class Hub:
                 raise FabricProtocolError(f"{kind.name} before HELLO")
             self._greet(connection, member, body)
         elif kind is FrameKind.PORT:
-            self._take_port(member, port_frames.read_port(body))
+            return self._take_port(connection, member, port_frames.read_port(body))
         else:
             raise FabricProtocolError(f"{kind.name} from a member")
         return 1
 
-    def _take_port(self, member: _HubMember, port: EndPort) -> None:
-        """Store a member's port, and schedule a report to the others if it changed.
+    def _take_port(self, source: FabricConnection, member: _HubMember, port: EndPort) -> int:
+        """Store a member's port, schedule a report to the others if it changed; return the cost.
 
         The GUID of a virtual function's port is the one that its physical function has set, if any.
         The GUID of another function is ignored with a warning. Raises FabricProtocolError unless
         the LID is assigned to that member.
         """
-        if not any(one.lid == port.lid and not one.is_ethernet for one in member.identities):
+        if self._by_lid.get(port.lid) is not source:
             raise FabricProtocolError(f"port with LID {port.lid:#x} of another process")
-        if self._is_taken(port):
+        if member.ports.get(port.lid) == port:
+            return 1 + (len(port.pkeys) >> _LOG_COMPARED_PER_COST)
+        known = [(one.guid, one.lid) for one in self._used()]
+        known += [(other.port_guid, other.lid) for other in self.ports()]
+        if any(guid == port.port_guid and lid != port.lid for guid, lid in known):
             log.warning("GUID %#x of LID %#x belongs to another port", port.port_guid, port.lid)
-            return
-        if member.ports.get(port.lid) != port:
+        else:
             member.ports[port.lid] = port
             member.packed.pop(port.lid, None)
             self._changed()
-
-    def _is_taken(self, port: EndPort) -> bool:
-        """Return whether a function or a port with another LID has the port's GUID."""
-        known = [(one.guid, one.lid) for one in self._used()]
-        known += [(other.port_guid, other.lid) for other in self.ports()]
-        return any(guid == port.port_guid and lid != port.lid for guid, lid in known)
+        return 1 + (len(port.pkeys) + len(known) >> _LOG_COMPARED_PER_COST)
 
     def _greet(self, connection: FabricConnection, member: _HubMember, body: memoryview) -> None:
         """Answer HELLO with WELCOME and assigned numbers, or with REFUSED and a closed connection.
