@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.models import LINKS
+from emu.device.pci.vsc import BAD_WORD
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
@@ -229,6 +230,14 @@ def test_a_frame_without_a_request_is_dropped(boot, function, mac):
     assert not boot.is_failed
 
 
+def test_nothing_is_sent_while_the_port_is_down(boot, function, eth_wire):
+    function.hca.port.set_link(up=False)
+    boot.post_send(frame_to(b"\2\0\0\0\0\7"))
+    assert boot.poll() is not None
+    assert not eth_wire.sent()
+    assert function.hca.nic_vport.sent.discards == 1
+
+
 def test_rings_start_anew_when_the_network_is_closed(boot, function, eth_wire, mac):
     boot.post_send(frame_to(b"\2\0\0\0\0\7"))
     arrive(function.hca, Frame(frame_to(mac)))
@@ -310,6 +319,8 @@ class TestInfiniBand:
         {"lkey": 7},
         {"address": 0},
         {"length": 0x7FFFFFFF},
+        {"length": 2000},
+        {"inline": 4, "ds": 2},
     ],
 )
 def test_a_malformed_request_stops_the_rings(boot, eth_wire, function, wrong):
@@ -323,6 +334,33 @@ def test_a_malformed_request_stops_the_rings(boot, eth_wire, function, wrong):
     assert not boot.is_failed
     boot.post_send(frame_to(b"\2\0\0\0\0\7"))
     assert len(eth_wire.sent()) == 1
+
+
+@pytest.mark.hostile
+def test_more_requests_than_the_ring_holds(boot, eth_wire):
+    for _ in range(WQES):
+        boot.post_send(frame_to(b"\2\0\0\0\0\7"))
+    assert len(eth_wire.sent()) == WQES
+    boot.write(boot.at + SEND + 8, (boot.sent + WQES + 1) << 8)
+    assert boot.is_failed
+    assert not eth_wire.sent()
+
+
+@pytest.mark.hostile
+def test_a_ring_above_the_limit(boot, eth_wire):
+    boot.sends = boot.memory.alloc(2 * WQES * 64)
+    boot.write(boot.at + SEND, boot.sends >> 32)
+    boot.write(boot.at + SEND + 4, boot.sends & 0xFFFFFFFF | 13)
+    boot.post_send(frame_to(b"\2\0\0\0\0\7"))
+    assert boot.is_failed
+    assert not eth_wire.sent()
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("address", [2, 0x101, 0x280, 0x1000_0000])
+def test_addresses_that_there_are_not(boot, address):
+    assert not boot.write(boot.at + address, 1)
+    assert boot.read(boot.at + address) == BAD_WORD
 
 
 @pytest.mark.hostile

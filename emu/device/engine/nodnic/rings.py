@@ -31,10 +31,10 @@ class RingError(Exception):
 def waiting(ring: nodnic_ring, used: int, stride: int) -> int:
     """Return the number of WQEs of ``stride`` bytes that the driver has posted and nobody used.
 
-    Raises RingError if they are more than the ring holds.
+    Raises RingError if they are more than the ring holds, and for a ring above the limit.
     """
     posted = ring.index - used & _INDEX
-    if (posted and ring.log_size > LOG_RING_BYTES) or posted > (1 << ring.log_size) // stride:
+    if ring.log_size > LOG_RING_BYTES or posted > (1 << ring.log_size) // stride:
         raise RingError(f"{posted} requests in a ring of 2^{ring.log_size} bytes")
     return posted
 
