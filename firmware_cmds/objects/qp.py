@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.device.cmdif.registry import Command, OpenField, add, command
 from emu.device.engine.eth import ipoib
-from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering import changes as steering
 from emu.device.engine.qp import attributes, migration, pacing
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import transitions as qp_state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering import changes as steering
 from emu.device.engine.eth.steering.criteria import Criteria, fields_of
 from emu.device.engine.eth.steering.hash_split import HashSplit
 from emu.device.errors import CmdError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.esw import sharing
-from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering import changes as steering
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import ACLS, SNIFFING, SWITCHING, FlowDomain, FlowTable, Miss
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, parts

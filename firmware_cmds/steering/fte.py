@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering import changes as steering
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (
     FlowEntry,

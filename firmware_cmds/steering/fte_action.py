@@ -10,7 +10,7 @@ from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering import changes as steering
 from emu.device.engine.eth.steering import vlan_tags
 from emu.device.engine.eth.steering.reformat import DECAP
 from emu.device.errors import CmdError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import total_ordering
 
-from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering import changes as steering
 from emu.device.engine.eth.steering.criteria import Criteria
+from emu.device.engine.eth.steering.domain import decide
 from emu.device.objects.eth.flow import (
     FlowDomain,
     FlowEntry,
@@ -64,7 +65,7 @@ class Steering:
         return self.domain.root
 
     def decide(self, headers, size):
-        return steering.decide(self.domain, headers, size)
+        return decide(self.domain, headers, size)
 
     def set_root(self, table):
         steering.set_root(self.domain, table)
