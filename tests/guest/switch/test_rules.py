@@ -8,7 +8,14 @@ import re
 import pytest
 from helpers.guest.guests import run
 from helpers.guest.psample import COUNT_SAMPLES
-from helpers.guest.sub_functions import clear, cross, in_hardware, on, redirect, seen
+from helpers.guest.sub_functions import (
+    clear,
+    cross,
+    in_hardware,
+    redirect,
+    seen,
+    track_connections,
+)
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow]
 
@@ -172,22 +179,4 @@ def test_samples_come_to_the_kernel(guest, pair):
 
 def test_connections_are_tracked(guest, pair):
     """What belongs to an established connection passes without the kernel."""
-    one, two = pair
-    for sf, other in ((one, two), (two, one)):
-        rule = f"tc filter add dev {sf.representor} ingress protocol ip"
-        run(guest, f"tc qdisc replace dev {sf.representor} ingress")
-        run(
-            guest,
-            f"{rule} prio 1 chain 0 flower ct_state -trk action ct zone 5 pipe action goto chain 1",
-        )
-        run(guest, f"{rule} prio 2 chain 1 flower ct_state +trk+est {on(other.representor)}")
-        redirect(guest, sf.representor, other.representor, "", "protocol arp prio 9 flower")
-    rule = f"tc filter add dev {one.representor} ingress protocol ip prio 1 chain 1"
-    run(
-        guest, f"{rule} flower ct_state +trk+new action ct zone 5 commit pipe {on(two.representor)}"
-    )
-    two.run("iperf3 -s -D -1")
-    said = json.loads(one.run(f"iperf3 -c {two.address} -t 3 -J"))
-    assert said["end"]["sum_received"]["bytes"] > 1 << 16
-    assert in_hardware(guest, one.representor, 10) >= 10
-    clear(guest, one.representor, two.representor)
+    track_connections(guest, pair)

@@ -13,8 +13,10 @@ DEV = "pci/0000:01:00.0"
 SAYS = re.compile(
     r"Dropping C-tag|HW_VLAN CTAG FILTERING, not supported|MPFS/FDB active"
     r"|Disabling (ntuple|HW MACsec offload), not supported in switchdev"
+    r"|S-tagged traffic will be dropped"
 )
-"""What the driver tells of offloads that it does not have in switchdev mode, and of its tables."""
+"""What the driver tells of offloads that it does not have in switchdev or promiscuous mode, and of
+its tables."""
 PEER = "10.0.9.9"
 """Behind the cable of the first function."""
 
@@ -148,3 +150,26 @@ def seen(guest, representor):
     """Packets of its sub-function that the guest's kernel has got, and not the switch alone."""
     said = run(guest, f"ethtool -S {representor}")
     return int(re.search(r"^ *rx_packets: (\d+)", said, re.MULTILINE)[1])
+
+
+def track_connections(guest, pair):
+    """A stream over the switch, by rules of an established connection (``ct_state``)."""
+    one, two = pair
+    for sf, other in ((one, two), (two, one)):
+        rule = f"tc filter add dev {sf.representor} ingress protocol ip"
+        run(guest, f"tc qdisc replace dev {sf.representor} ingress")
+        run(
+            guest,
+            f"{rule} prio 1 chain 0 flower ct_state -trk action ct zone 5 pipe action goto chain 1",
+        )
+        run(guest, f"{rule} prio 2 chain 1 flower ct_state +trk+est {on(other.representor)}")
+        redirect(guest, sf.representor, other.representor, "", "protocol arp prio 9 flower")
+    rule = f"tc filter add dev {one.representor} ingress protocol ip prio 1 chain 1"
+    run(
+        guest, f"{rule} flower ct_state +trk+new action ct zone 5 commit pipe {on(two.representor)}"
+    )
+    two.run("iperf3 -s -D -1")
+    said = json.loads(one.run(f"iperf3 -c {two.address} -t 3 -J"))
+    assert said["end"]["sum_received"]["bytes"] > 1 << 16
+    assert in_hardware(guest, one.representor, 10) >= 10
+    clear(guest, one.representor, two.representor)
