@@ -56,7 +56,7 @@ class SubnetFabric:
         self.tx_links: MutableMapping[int, LinkDirection] = {}
         self.rx_links: MutableMapping[int, LinkDirection] = {}
         self.watcher: PacketWatcher | None = None
-        self._agents = CounterAgents(self.routes)
+        self._agents = CounterAgents(self.routes, clock.budget)
         self._traps = Traps(clock, self._smp_leaves)
         self._walk = Walk(clock, self.cables, self._smp_arrives, self._traps)
         self.plugs = {guid: SubnetPort(self, guid, number) for guid, number in places.items()}

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Final
 
 from emu.device.port.ib import pma
+from emu.device.rounds.budget import Budget
+from emu.device.rounds.costs import STEPS_PER_PORT_COUNTED
 from emu.server.net.ib.subnet.nodes import PortPosition, SimNode
 from emu.server.net.ib.subnet.routes import Routes
 from layouts.wire.mads import MgmtClass, PmaAttr, PmaCap, pma_mad
@@ -49,14 +51,16 @@ class _Counts:
 class CounterAgents:
     """Responds for all simulated nodes."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, round_: Budget) -> None:
         self._routes = routes
+        self._round = round_
         self._bases: dict[PortPosition, dict[tuple[int, str], int]] = {}
 
     def answer(self, node: SimNode, data: bytes) -> bytes | None:
         """Return a node's response to a MAD of 256 bytes; None for another class or no request.
 
-        Packets on routes are added to the ports' counters first.
+        Packets on routes are added to the ports' counters first. A MAD for ALL_PORTS
+        charges the budget for each port.
         """
         if pma_mad.view(data).mad_hdr.mgmt_class != MgmtClass.PERF_MGMT:
             return None
@@ -71,6 +75,7 @@ class CounterAgents:
         """
         first = 0 if node.is_switch else 1
         if number == pma.ALL_PORTS:
+            self._round.charge(node.num_ports * STEPS_PER_PORT_COUNTED)
             return [self._of(node, port) for port in range(1, node.num_ports + 1)]
         return [self._of(node, number)] if first <= number <= node.num_ports else None
 
