@@ -111,6 +111,8 @@ STEPS_PER_LINK_FOUND: Final = 2
 """A link on a path through a simulated subnet, when the path is computed."""
 STEPS_PER_LINK_COUNTED: Final = 2
 """A link whose counters are incremented, at both of its ends."""
+STEPS_PER_LINK_OF_SMP: Final = 2
+"""A link that a subnet management packet passes in a simulated subnet."""
 STEPS_PER_PORT_COUNTED: Final = 8
 """A port of a simulated subnet whose counters a management packet reads and sets."""
 STEPS_PER_BLOCK: Final = 4

@@ -14,6 +14,7 @@ from typing import Final
 
 from emu.device.port.ib import sma
 from emu.device.ports import Clock
+from emu.device.rounds.costs import STEPS_PER_LINK_OF_SMP
 from emu.server.net.ib.subnet.agent import SmpRequest, answer, may
 from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, PortPosition, SimNode
 from emu.server.net.ib.subnet.traps import Traps
@@ -60,13 +61,14 @@ class Walk:
         """Send an SMP from a node's port, hop by hop; port 0 is a switch itself.
 
         Nodes handle, answer or forward it on the way. Drop the SMP at a port without a link and
-        after MAX_LINKS.
+        after MAX_LINKS. The budget is charged for each link.
         """
         smp_ = SmpInFlight(smp.view(bytearray(data)), dlid, slid)
         node, port = place
         if port == 0:
             port = self._exit(self._cables.nodes[node], smp_) or NO_PORT
         for _ in range(MAX_LINKS):
+            self._clock.budget.charge(STEPS_PER_LINK_OF_SMP)
             far = self._cables.peer(node, port)
             if far is None:
                 log.debug("SMP at node %d: no link at port %d: dropped", node, port)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.device.rounds.costs import STEPS_PER_LINK_OF_SMP
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.topology import parse
@@ -42,7 +43,8 @@ class Asker:
     """The function's place in the subnet, and what comes to it."""
 
     def __init__(self):
-        self.subnet = SubnetFabric(HandClock(), parse(FILE), [GUID])
+        self.clock = HandClock()
+        self.subnet = SubnetFabric(self.clock, parse(FILE), [GUID])
         self.cables = self.subnet.cables
         plug = self.subnet.plugs[GUID]
         plug.arrive = lambda packet, origin: self.got.append((packet, origin))
@@ -90,6 +92,13 @@ def test_a_route_ends_at_a_node_that_names_its_entry(asker, hops, name, entry):
     assert (info.node_guid, info.local_port_num) == (node.line.guid, entry)
     assert info.port_guid == node.port_guid(entry)
     assert (answer.status, answer.hop_ptr) == (DIRECTION, 1)
+
+
+@pytest.mark.parametrize("hops", [(1,), (1, 3), (1, 3, 2) + (2,) * 60])
+def test_each_link_of_a_route_and_of_the_way_back_costs_the_round(asker, hops):
+    before = asker.clock.budget.steps
+    asker.ask(*hops)
+    assert asker.clock.budget.steps - before == 2 * len(hops) * STEPS_PER_LINK_OF_SMP
 
 
 def test_entry_and_port_of_port_info_are_two_numbers(asker):
