@@ -1,6 +1,7 @@
 """The NIC without DRAM, driven the way iPXE does (mlx_device.c, mlx_port.c, golan.c)."""
 
 import pytest
+from helpers.device.credits import credits_of
 from helpers.device.eth_fixtures import *  # noqa: F403
 from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
@@ -228,6 +229,15 @@ def test_a_frame_without_a_request_is_dropped(boot, function, mac):
         arrive(function.hca, Frame(frame_to(mac)))
     assert function.hca.nic_vport.received.discards == 1
     assert not boot.is_failed
+
+
+def test_a_link_partner_waits_for_receive_requests(boot, function, clock, mac):
+    assert credits_of(function.hca, clock) == 8
+    for _ in range(8):
+        arrive(function.hca, Frame(frame_to(mac)))
+    assert credits_of(function.hca, clock) == 0
+    boot.take()
+    assert credits_of(function.hca, clock) == 1
 
 
 def test_nothing_is_sent_while_the_port_is_down(boot, function, eth_wire):

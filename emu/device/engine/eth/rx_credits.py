@@ -45,10 +45,12 @@ def emptiest(hca: Hca) -> tuple[int, int]:
 
     Credits are 0 while received frames wait in the backlog, MANY without a queue to wait for.
     Queues outside RDY, never used or smaller than MIN_SIZE do not count. The poll is charged to the
-    budget.
+    budget. The NIC of boot firmware has one queue.
     """
     if hca.backlogs.rx:
         return 0, MANY
+    if (nic := hca.nic_vport.nodnic) is not None and nic.moves_data:
+        return nic.receive_credits, nic.receive_size
     least, size, examined = MANY, MANY, 0
     for rq in islice(hca.rqs, MAX_QUEUES_EXAMINED):
         queue = rq.queue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.nodnic.rings import RingError, complete, fail, segment, waiting, wqe
+from emu.device.objects.eth.nodnic import RECEIVE_WQE_BYTES
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.ports import DmaError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from emu.device.ports import GuestMemory
     from emu.device.rounds.budget import Budget
 
-_WQE_BYTES: Final = 16
 _BROADCAST: Final = b"\xff" * MAC_BYTES
 _GROUP_BIT: Final = 1
 
@@ -53,10 +53,10 @@ def _is_wanted(nic: Nodnic, own: bytes, to: bytes) -> bool:
 def _deliver(memory: GuestMemory, vport: NicVport, nic: Nodnic, data: bytes) -> None:
     """Write a frame into the next receive WQE's memory. Raises RingError, DmaError."""
     ring = nic.registers.port.receive
-    if not nic.moves_data or not waiting(ring, nic.received, _WQE_BYTES):
+    if not nic.moves_data or not waiting(ring, nic.received, RECEIVE_WQE_BYTES):
         vport.received.discards += 1
         return
-    address, space = segment(wqe(memory, ring, nic.received, _WQE_BYTES))
+    address, space = segment(wqe(memory, ring, nic.received, RECEIVE_WQE_BYTES))
     if space < len(data):
         raise RingError(f"a receive request of {space} bytes, a frame of {len(data)}")
     memory.write(address, data)

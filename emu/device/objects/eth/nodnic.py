@@ -10,6 +10,8 @@ LKEY: Final = 0x100
 """Key of all of the guest's memory."""
 LOG_CQES: Final = 7
 LOG_RING_BYTES: Final = 12
+RECEIVE_WQE_BYTES: Final = 16
+_INDEX: Final = 0xFFFF
 _ETHERNET: Final = 1
 _CONNECTX_4: Final = 1
 _SEND_QPN, _RECEIVE_QPN = 0x40, 0x41
@@ -43,6 +45,16 @@ class Nodnic:
         """Whether the driver lets the NIC use its rings."""
         port = self.registers.port
         return self.is_on and bool(port.network_en and port.dma_en)
+
+    @property
+    def receive_credits(self) -> int:
+        """Receive WQEs that the driver has posted and no frame has taken."""
+        return self.registers.port.receive.index - self.received & _INDEX
+
+    @property
+    def receive_size(self) -> int:
+        """Number of receive WQEs that the ring holds."""
+        return (1 << self.registers.port.receive.log_size) // RECEIVE_WQE_BYTES
 
     def turn(self, *, on: bool) -> None:
         """Give the port to the NIC, or take it away; the driver's settings are gone."""
