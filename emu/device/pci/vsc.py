@@ -244,9 +244,12 @@ class Vsc:
         """Read or write one word at once; the flag flips before the driver can read it.
 
         A scan also advances the address. An unknown space and a refused address set the syndrome
-        bit and load BAD_WORD into the data register.
+        bit and load BAD_WORD into the data register. An access to the NIC of boot firmware frees
+        the semaphore: iPXE holds it, and takes it again before its driver ends (golan_remove).
         """
         address = regs["address"] & ADDRESS_MASK
+        if regs["control"] & _SPACE_MASK == SPACE_NODNIC:
+            regs["semaphore"] = 0
         writing = regs["address"] & FLAG
         space = self._spaces.get(regs["control"] & _SPACE_MASK)
         try:

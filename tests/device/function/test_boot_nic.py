@@ -55,6 +55,10 @@ class BootDriver:
         self.known = self._gateway.set_space(SPACE)
         self.memory = memory
 
+    def lock(self):
+        """Try once to take the gateway (mlx_pci_gw_get_ownership)."""
+        return self._gateway.lock()
+
     def read(self, address):
         return self._gateway.read(address)
 
@@ -167,6 +171,15 @@ def test_the_device_describes_itself(boot, function, mac):
     assert guid == function.hca.options.guid
     function.hca.port.set_link(up=False)
     assert boot.read(at + PORT) & 0xF == 0
+
+
+def test_a_second_owner_need_not_wait_for_the_first(function, memory):
+    first, second = BootDriver(function, memory), BootDriver(function, memory)
+    assert first.lock()
+    assert not second.lock()
+    first.start()
+    assert second.lock()
+    assert second.read(SUPPORTED) >> 26 & 1
 
 
 def test_frames_are_sent(boot, function, eth_wire):
