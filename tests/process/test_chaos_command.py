@@ -53,6 +53,7 @@ def test_a_row_for_each_failure():
     assert ["flap", "clean error  status 1: the output"] in lines
     assert ["lost", "clean error  status 1: the output"] in lines
     assert "2 failures: 2 clean error" in done.stdout
+    assert "most were" not in done.stdout
     assert Path("few.chaos/report.html").exists()
     page = Path("few.chaos/report.html").read_text()
     assert '<td class="bad">' not in page
@@ -117,6 +118,7 @@ def test_a_failure_that_was_not_reached_is_no_recovery():
     assert report["failures"][0]["runs"][0]["evidence"] == "the test ended before the fault struck"
     done = invoke("few.toml", "--jobs", 1, "--junit", "out.xml", test=("misses",))
     assert "2 failures: 2 not reached" in done.stdout
+    assert "most were not reached: " in done.stdout
     assert 'skipped="2"' in Path("out.xml").read_text()
     assert invoke("few.toml", "--fail-on", "not-reached", test=("misses",)).exit_code == 1
 

@@ -39,7 +39,7 @@ from emu.instruments.chaos.page import page
 from emu.instruments.chaos.report import ChaosReport, cases, report, summary
 from emu.instruments.chaos.runs import DEFAULT_SET, DEVICES, ChaosTest, clean_run, failure_runs
 from emu.instruments.chaos.sets import ChaosFailure, LinkLayer, one_sided, read_sets, selected
-from emu.instruments.chaos.verdicts import WORDS, Judge, why_not_clean
+from emu.instruments.chaos.verdicts import WORDS, ChaosVerdict, Judge, why_not_clean
 from emu.instruments.traceview import page as traceview
 
 FAILS_WITHOUT_FAULTS = 121
@@ -71,7 +71,8 @@ def chaos(
 
     SET is a file of failures, or @NAME, an example; the default is the recipe's, else @verbs. TEST
     runs once without faults, then once for each failure, each time in a new guest. The guest has
-    two functions of one network, mlx5_0 and mlx5_1. `mlx5emu guide chaos` describes the files.
+    two functions of one network, mlx5_0 and mlx5_1. The failures of @verbs strike RDMA; programs
+    over sockets have @over-ipoib and @over-ethernet. `mlx5emu guide chaos` describes the files.
 
     The first rule that holds is the verdict: the kernel warns (kernel), a signal ends TEST (crash),
     TEST does not end (hang), TEST received wrong data (wrong-data), objects are left in the adapter
@@ -293,6 +294,11 @@ def _print(chaos_report: ChaosReport, store: Store, path: Path) -> None:
     missing = f", {chaos_report.missing} runs missing" if chaos_report.missing else ""
     failures = counted(len(chaos_report.rows), "failure")
     screen.print(f"{failures}: {counts}{missing}", soft_wrap=True)
+    if 2 * chaos_report.counts().get(ChaosVerdict.NOT_REACHED, 0) > len(chaos_report.rows):
+        screen.print(
+            "most were not reached: they strike RDMA, unless the set is @over-ipoib or"
+            " @over-ethernet (mlx5emu guide chaos); or let the test send more", soft_wrap=True
+        )  # fmt: skip
     bad = [row for row in chaos_report.rows if chaos_report.is_bad(row.verdict)]
     for row in bad[:1]:
         record = store.record(row.worst.run.name)
