@@ -810,6 +810,12 @@ def test_valid_names(name):
     running.check_name(name)
 
 
+def test_a_name_without_any_guest_comes_with_the_command_that_starts_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(LabError, match="no guest runs; mlx5emu up starts one"):
+        running.find("two")
+
+
 def test_unknown_names_come_with_those_that_run(open_guest):
     with pytest.raises(LabError, match="no guest or lab named two is running; running: one"):
         running.find("two")

@@ -204,7 +204,7 @@ def find(name: str, advice: str = "give {}") -> RunningEntry:
         how = advice.format(entry.name)
         raise LabError(f"{name} is a guest of the lab {entry.name}: {how}")
     names = [entry.name for entry in running]
-    known = f"running: {', '.join(names)}" if names else "no guest runs"
+    known = f"running: {', '.join(names)}" if names else "no guest runs; mlx5emu up starts one"
     raise LabError(f"no guest or lab named {name} is running{near(name, names)}; {known}")
 
 
