@@ -42,6 +42,11 @@ DOWN = """
 for number in 0 1; do tc qdisc del dev eth$number ingress; ip link set eth$number down; done
 ip netns del end2; ip netns del end3
 """
+REDIRECT = """
+three=$(ip -n end3 -o link show eth3 | sed 's/.*ether \\([^ ]*\\).*/\\1/')
+tc filter add dev eth0 ingress protocol ip flower skip_sw dst_mac $three \
+    action mirred egress redirect dev eth1
+"""
 PING = "ip netns exec end2 ping -q -c 10 -i 0.1 -W 5 -s 1000 10.0.0.3"
 STREAM = f"""
 ip netns exec end3 timeout 120 python3 /tmp/checked_stream.py listen 10.0.0.3 > /tmp/got &
@@ -78,6 +83,28 @@ def received(guest, interface):
     return int(found["rx_packets_phy"]), int(found["rx_packets"])
 
 
+def active(guest):
+    """Redirections that have queues, and what debugfs says of each."""
+    folder = "/sys/kernel/debug/mlx5/0000:01:00.0/nic/fs/tc"
+    mounted = "mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug"
+    number, *each = run(
+        guest, f"{mounted}; cat {folder}/hairpin_num_active {folder}/hairpin_table_dump"
+    ).splitlines()
+    return int(number), each
+
+
+def test_debugfs_shows_the_redirection(guest, linux):
+    if linux == "6.1":
+        pytest.skip("debugfs has it since Linux 6.3")
+    number, (one,) = active(guest)
+    assert number == 1
+    assert re.fullmatch(r"Hairpin peer_vhca_id \d+ prio \d+ refcnt 1 num_channels \d+ .*", one)
+    run(guest, "tc filter del dev eth0 ingress")
+    assert active(guest) == (0, [])
+    run(guest, REDIRECT)
+    assert active(guest)[0] == 1
+
+
 def test_packets_pass_without_the_driver(guest):
     before = received(guest, "eth0")
     assert "10 received" in run(guest, PING)
@@ -96,7 +123,5 @@ def test_rules_change_while_packets_pass(guest):
     """The last rule of a redirection takes the queues with it; the next one makes others."""
     run(guest, f"{PING} > /tmp/pinged & sleep 0.3; tc filter del dev eth0 ingress; wait $!")
     assert run(guest, f"{PING} -c 2 -W 1 || :").count("0 received") == 1
-    run(guest, "three=$(ip -n end3 -o link show eth3 | sed 's/.*ether \\([^ ]*\\).*/\\1/'); "
-        "tc filter add dev eth0 ingress protocol ip flower skip_sw dst_mac $three "
-        "action mirred egress redirect dev eth1")  # fmt: skip
+    run(guest, REDIRECT)
     assert "10 received" in run(guest, PING)
