@@ -85,17 +85,19 @@ def _take_pages(
         yield
     if len(different) != count:
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
-    # ``held`` comes last once more: between two portions a short command may have given a page.
-    compared = 0
-    for given in (giver.fwpages, *giver.fwpages.virtual.values(), held):
-        if compared >= PAGES_PER_PORTION:
-            compared = 0
-            yield
-        if given.holds_any(different):
-            raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
-        compared += count
+    compared, seen = 0, -1
+    while seen != giver.fwpages.accepted:  # a short command may give pages between two portions
+        seen = giver.fwpages.accepted
+        for given in (giver.fwpages, *giver.fwpages.virtual.values()):
+            if compared >= PAGES_PER_PORTION:
+                compared = 0
+                yield
+            if given.holds_any(different):
+                raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
+            compared += count
     _check_enabled(hca.vhca)
     held.accept(different)
+    giver.fwpages.accepted += 1
 
 
 def _check_enabled(vhca: Vhca[Hca]) -> None:

@@ -30,6 +30,8 @@ class FirmwarePages:
         """Whether the driver has reported that it cannot give them."""
         self.virtual: dict[int, FirmwarePages] = {}
         """Pages that the driver of a physical function has given for virtual ones, by vPort."""
+        self.accepted = 0
+        """Number of commands of this function that have given pages, for any function."""
         self._given: dict[int, None] = {}
         self._ledger = ledger
 

@@ -188,6 +188,28 @@ class TestWork:
         assert sum(compared) > MAX_VFS * PAGES_PER_PORTION
         assert max(compared) == PAGES_PER_PORTION
 
+    def test_a_page_that_another_function_gets_meanwhile(self, driver, function):
+        """The first comparison of the other function's pages is over when it gets one of these."""
+        pages, hca = function.hca.fwpages, function.hca
+        given = driver.memory.pages(PAGES_PER_PORTION * 4096)
+
+        class Meanwhile(FirmwarePages):
+            def holds_any(self, several):
+                found = super().holds_any(several)
+                if not self:
+                    self.accept({given[7]: None})
+                    pages.accepted += 1
+                return found
+
+        pages.virtual[1] = Meanwhile(0, hca.ledger)
+        before = len(pages)
+        sent = Sent(driver, 0, Op.MANAGE_PAGES, op_mod=PageOp.GIVE, input_num_entries=len(given),
+                    extra=pack64(given))  # fmt: skip
+        doorbell(driver, 0)
+        driver.bar.settle()
+        assert sent.status == Status.BAD_PARAM_ERR
+        assert len(pages) == before
+
 
 @pytest.mark.usefixtures("small_turns")
 class TestMeanwhile:
