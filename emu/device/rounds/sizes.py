@@ -63,7 +63,7 @@ RIGHTS_PER_PORTION: Final = 1 << 17
 """Entries of a list over user memory whose access rights are checked, many at once."""
 BLOCKS_PER_PORTION: Final = 512
 """Mailboxes that are walked, read, written or signed."""
-GROUPS_PER_PORTION: Final = 2048
+GROUPS_PER_PORTION: Final = 256
 """Multicast groups that a queue pair leaves when it is destroyed."""
 KEYS_PER_PORTION: Final = 10_000
 """Memory keys that a census examines."""
