@@ -130,7 +130,7 @@ class End:
 
     def poll(self) -> list[int]:
         """Run one round like a server; return the immediate data of all completions."""
-        busy = self.function.run()
+        busy = self.function.poll()
         self.loop.step(0 if busy else STEP_NS)
         found = self.qp.cq.drain()
         for done in found:

@@ -123,7 +123,7 @@ class WatchedLoop(TimerQueue):
     def _budget(self) -> bool:
         self.budget.begin()
         self.run_due()
-        busy = [function.run() for function in self._watch.functions]
+        busy = [function.poll() for function in self._watch.functions]
         return any(busy)
 
 
