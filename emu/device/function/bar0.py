@@ -193,6 +193,8 @@ class Bar0:
             if low.nic_interface != NicInterface.FULL_DRIVER:
                 lifecycle.shut_down(self._hca)
                 self._cmdif.forget()
+                if low.nic_interface == NicInterface.NO_DRAM_NIC:
+                    lifecycle.set_admin(self._hca, up=True)
                 return
         self._cmdif.set_address(self._seg.cmdq_addr_h << 32 | low.cmdq_phy_addr_l << 12)
 

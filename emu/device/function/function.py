@@ -128,7 +128,7 @@ class Function:
             on_flr=self._on_flr,
             crspace=CrSpace(lambda offset, length: self.bar0.read(offset, length), model.hw_id),
             icmd=ToolCommands(commands, lambda: self.hca),
-            boot_nic=BootNic(lambda: self.hca, lambda: self.bar0),
+            boot_nic=BootNic(lambda: self.hca, lambda: self.bar0) if vhca.is_manager else None,
             sriov=sriov_layout(model),
             is_sriov_vf=pf is not None,
         )

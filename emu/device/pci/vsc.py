@@ -248,8 +248,6 @@ class Vsc:
         the semaphore: iPXE holds it, and takes it again before its driver ends (golan_remove).
         """
         address = regs["address"] & ADDRESS_MASK
-        if regs["control"] & _SPACE_MASK == SPACE_NODNIC:
-            regs["semaphore"] = 0
         writing = regs["address"] & FLAG
         space = self._spaces.get(regs["control"] & _SPACE_MASK)
         try:
@@ -260,6 +258,8 @@ class Vsc:
             else:
                 regs["data"] = space.read(address)
                 address += space.step
+            if regs["control"] & _SPACE_MASK == SPACE_NODNIC:
+                regs["semaphore"] = 0
         except _Refused:
             regs["data"] = BAD_WORD
             address |= SYNDROME

@@ -7,6 +7,7 @@ from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.device.engine import lifecycle
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.models import LINKS
@@ -396,11 +397,76 @@ def test_rings_of_impossible_sizes(boot, function, mac, ring, log):
 
 
 @pytest.mark.hostile
-def test_a_receive_request_that_is_too_short(boot, function, mac):
-    boot.memory.write(boot.receives, boot.segment(boot.buffers[0], 40))
-    arrive(function.hca, Frame(frame_to(mac)))
-    assert boot.is_failed
+def test_a_frame_longer_than_its_receive_request_is_dropped(boot, function, mac):
+    boot.memory.write(boot.receives, boot.segment(boot.buffers[0], 60))
+    arrive(function.hca, Frame(frame_to(mac, length=61)))
     assert boot.poll() is None
+    assert function.hca.nic_vport.received.discards == 1
+    arrive(function.hca, Frame(frame_to(mac)))
+    assert boot.take() == frame_to(mac)
+
+
+@pytest.mark.hostile
+def test_rings_that_failed_wait_until_the_network_is_closed(boot, eth_wire):
+    boot.post_send(frame_to(b"\2\0\0\0\0\7"), opcode=0)
+    boot.write(boot.at + ENABLES, NETWORK | DMA)
+    boot.post_send(frame_to(b"\2\0\0\0\0\7"))
+    assert boot.is_failed
+    assert not eth_wire.sent()
+
+
+@pytest.mark.hostile
+def test_a_frame_whose_completion_fails_leaves_once(boot, eth_wire):
+    boot.write(boot.at + CQ_HIGH, 0xFFFFFFFF)
+    boot.post_send(frame_to(b"\2\0\0\0\0\7"))
+    for _ in range(3):
+        boot.write(boot.at + ENABLES, NETWORK | DMA)
+    assert len(eth_wire.sent()) == 1
+    assert boot.is_failed
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("is_mine", [False, True])
+def test_a_large_super_frame_takes_no_more_than_the_ring_does(boot, function, mac, is_mine):
+    packets = 2000
+    packet = EthPacket(payload=bytes(20 * packets))
+    to = mac if is_mine else b"\2\0\0\0\0\x55"
+    whole = unsegmented(to + packet.header()[6:], packet.payload, 20)
+    before = function.hca.budget.steps
+    arrive(function.hca, Frame(whole, 20, checked=True))
+    assert function.hca.budget.steps - before < packets // 2
+    vport = function.hca.nic_vport
+    lost = (0, packets - 8) if is_mine else (packets, 0)
+    assert (vport.steering_discards, vport.received.discards) == lost
+
+
+def test_a_sender_of_super_frames_waits_for_what_is_ever_posted(boot, function, clock, mac):
+    """The driver keeps fewer receive requests than a super-frame has packets."""
+    assert credits_of(function.hca, clock, 44) == 8
+    for _ in range(8):
+        arrive(function.hca, Frame(frame_to(mac)))
+    assert credits_of(function.hca, clock, 44) == 0
+
+
+def test_nothing_is_left_of_another_drivers_settings(boot, function, memory):
+    assert boot.read(boot.at + SEND + 4)
+    boot.write(NIC_INTERFACE, DISABLED)
+    lifecycle.set_admin(function.hca, up=False)
+    after = BootDriver(function, memory)
+    after.start()
+    assert after.read(after.at + SEND + 4) == 0
+    assert after.read(after.at + PORT) & 0xF == 3
+
+
+def test_a_reset_ends_the_nic(boot, function, memory, mac):
+    function.reset()
+    arrive(function.hca, Frame(frame_to(mac)))
+    after = BootDriver(function, memory)
+    assert boot.poll() is None
+    after.start()
+    after.open()
+    arrive(function.hca, Frame(frame_to(mac)))
+    assert after.take() == frame_to(mac)
 
 
 _words = st.tuples(st.integers(0, 0x600), st.integers(0, 0xFFFFFFFF))

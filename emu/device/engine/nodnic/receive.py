@@ -23,21 +23,27 @@ _BROADCAST: Final = b"\xff" * MAC_BYTES
 _GROUP_BIT: Final = 1
 
 
-def take(memory: GuestMemory, budget: Budget, vport: NicVport, nic: Nodnic, frame: Frame) -> None:
-    """Give a frame, or each frame of a super-frame, to the driver.
+def take(
+    memory: GuestMemory, budget: Budget, vport: NicVport, nic: Nodnic, frame: Frame, packets: int
+) -> None:
+    """Give a frame, or the ``packets`` of a super-frame, to the driver.
 
-    A frame to an address that the driver did not choose counts as steering_discards, one without a
-    receive WQE as discards. Raises FrameError for a super-frame that cannot be cut.
+    Frames to an address that the driver did not choose count as steering_discards, those without a
+    receive WQE, or too long for it, as discards. Raises FrameError for a super-frame that cannot be
+    cut.
     """
-    for data in plain(frame):
-        budget.charge(STEPS_PER_DELIVERY)
-        if not _is_wanted(nic, vport.permanent_address, data[:MAC_BYTES]):
-            vport.steering_discards += 1
-            continue
-        try:
-            _deliver(memory, vport, nic, data)
-        except (RingError, DmaError) as error:
-            fail(nic, error)
+    if not _is_wanted(nic, vport.permanent_address, frame.data[:MAC_BYTES]):
+        vport.steering_discards += packets
+        return
+    try:
+        for data in plain(frame) if _can_take(nic) else ():
+            budget.charge(STEPS_PER_DELIVERY)
+            packets -= _deliver(memory, nic, data)
+            if not _can_take(nic):
+                break
+    except (RingError, DmaError) as error:
+        fail(nic, error)
+    vport.received.discards += packets
 
 
 def _is_wanted(nic: Nodnic, own: bytes, to: bytes) -> bool:
@@ -50,15 +56,22 @@ def _is_wanted(nic: Nodnic, own: bytes, to: bytes) -> bool:
     return any(enabled >> at & 1 and one.mac == address for at, one in enumerate(port.filters))
 
 
-def _deliver(memory: GuestMemory, vport: NicVport, nic: Nodnic, data: bytes) -> None:
-    """Write a frame into the next receive WQE's memory. Raises RingError, DmaError."""
+def _can_take(nic: Nodnic) -> bool:
+    """Return whether the driver has posted a receive WQE. Raises RingError."""
     ring = nic.registers.port.receive
-    if not nic.moves_data or not waiting(ring, nic.received, RECEIVE_WQE_BYTES):
-        vport.received.discards += 1
-        return
+    return nic.moves_data and waiting(ring, nic.received, RECEIVE_WQE_BYTES) > 0
+
+
+def _deliver(memory: GuestMemory, nic: Nodnic, data: bytes) -> bool:
+    """Write a frame into the next receive WQE's memory; return False if it is too long for it.
+
+    Raises RingError, DmaError.
+    """
+    ring = nic.registers.port.receive
     address, space = segment(wqe(memory, ring, nic.received, RECEIVE_WQE_BYTES))
     if space < len(data):
-        raise RingError(f"a receive request of {space} bytes, a frame of {len(data)}")
+        return False
     memory.write(address, data)
     complete(memory, nic, CqeOpcode.RESP_SEND, ring.qpn, nic.received, len(data))
     nic.received += 1
+    return True

@@ -36,9 +36,9 @@ def send(hca: Hca, nic: Nodnic, forward: Callable[[Frame], None]) -> None:
             hca.budget.charge(STEPS_PER_FRAME)
             request = wqe(hca.memory, ring, nic.sent, _WQE_BYTES)
             frame = _frame(hca.memory, request, hca.nic_vport.oper_mtu - FCS_BYTES)
-            _leave(hca.nic_vport, frame, forward)
-            complete(hca.memory, nic, CqeOpcode.REQ, ring.qpn, nic.sent, 0)
             nic.sent += 1
+            _leave(hca.nic_vport, frame, forward)
+            complete(hca.memory, nic, CqeOpcode.REQ, ring.qpn, nic.sent - 1, 0)
     except (RingError, DmaError) as error:
         fail(nic, error)
 

@@ -22,6 +22,24 @@ class Nodnic:
 
     def __init__(self, guid: int) -> None:
         """Create the registers after power-on; ``guid`` is the adapter's."""
+        self._guid = guid
+        self.turn(on=False)
+
+    @property
+    def moves_data(self) -> bool:
+        """Whether the driver lets the NIC use its rings."""
+        port = self.registers.port
+        return self.is_on and bool(port.network_en and port.dma_en) and not port.reset_needed
+
+    @property
+    def receive_credits(self) -> int:
+        """Receive WQEs that the driver has posted and no frame has taken."""
+        return self.registers.port.receive.index - self.received & _INDEX
+
+    def turn(self, *, on: bool) -> None:
+        """Give the port to the NIC, or take it away; the driver's settings are gone."""
+        self.is_on = on
+        """Whether the NIC has the port."""
         self.registers = nodnic.new(
             revision=1,
             hardware_format=_CONNECTX_4,
@@ -30,38 +48,11 @@ class Nodnic:
             support_promisc_multicast_filter=1,
             log_max_ring_size=LOG_RING_BYTES,
             lkey=LKEY,
-            device_guid=guid,
+            device_guid=self._guid,
             port={"link_type": _ETHERNET, "log_cq_size": LOG_CQES},
         )
         port = self.registers.port
         port.send.qpn, port.receive.qpn = _SEND_QPN, _RECEIVE_QPN
-        self.is_on = False
-        """Whether the NIC has the port."""
-        self.sent = self.received = self.completed = 0
-        """Send and receive WQEs used, and CQEs written, since the driver enabled the network."""
-
-    @property
-    def moves_data(self) -> bool:
-        """Whether the driver lets the NIC use its rings."""
-        port = self.registers.port
-        return self.is_on and bool(port.network_en and port.dma_en)
-
-    @property
-    def receive_credits(self) -> int:
-        """Receive WQEs that the driver has posted and no frame has taken."""
-        return self.registers.port.receive.index - self.received & _INDEX
-
-    @property
-    def receive_size(self) -> int:
-        """Number of receive WQEs that the ring holds."""
-        return (1 << self.registers.port.receive.log_size) // RECEIVE_WQE_BYTES
-
-    def turn(self, *, on: bool) -> None:
-        """Give the port to the NIC, or take it away; the driver's settings are gone."""
-        self.is_on = on
-        port = self.registers.port
-        port.network_en = port.dma_en = port.promisc_en = port.promisc_multicast_en = 0
-        port.mac_filters_en = port.reset_needed = 0
         self.forget_rings()
 
     def forget_rings(self) -> None:
@@ -69,3 +60,6 @@ class Nodnic:
         port = self.registers.port
         port.send.index = port.receive.index = 0
         self.sent = self.received = self.completed = 0
+        """Send and receive WQEs used, and CQEs written, since the driver enabled the network."""
+        self.most_posted = 0
+        """Largest number of receive WQEs that were posted at a time, as a sender has seen it."""
