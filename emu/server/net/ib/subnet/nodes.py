@@ -60,11 +60,18 @@ class SimNode:
     """Ports by number; entry 0 of a channel adapter repeats its port 1."""
     peers: list[PortPosition | None]
     """Other end of each port's cable."""
+    cabled: int = 0
+    """Mask of the ports with a cable."""
     tables: SwitchTables | None = None
     cut: set[int] = field(default_factory=set)
     """Ports with a cut cable."""
     function: int | None = None
     """GUID of the guest's function that the node stands for."""
+
+    def plug(self, port: int, far: PortPosition) -> None:
+        """Plug a cable into a port; ``far`` is its other end."""
+        self.peers[port] = far
+        self.cabled |= 1 << port
 
     @property
     def is_switch(self) -> bool:
@@ -254,8 +261,8 @@ def built(topology: SubnetTopology, functions: dict[int, int]) -> Cables:
         rates |= dict.fromkeys(ends, (cable.width, cable.speed))
     nodes = [*_nodes(topology, by_node, rates)]
     for one, other in joined:
-        nodes[one[0]].peers[one[1]] = other
-        nodes[other[0]].peers[other[1]] = one
+        nodes[one[0]].plug(one[1], other)
+        nodes[other[0]].plug(other[1], one)
     cables = Cables(nodes)
     for one, other in joined:
         if nodes[one[0]].function is None and nodes[other[0]].function is None:

@@ -243,7 +243,7 @@ class Routes:
                 ends.append(far[0])
                 continue
             mask = there.tables.multicast.get(lid - MULTICAST_LID, 0)
-            mask &= (2 << there.num_ports) - 2 & ~(1 << far[1])
+            mask &= there.cabled & ~(1 << far[1])  # a manager may set the bits of all 254 ports
             todo += [(far[0], port) for port in _bits(mask & ~used.get(far[0], 0))]
             used[far[0]] = used.get(far[0], 0) | mask
         return MulticastTree(tuple(ends), tuple(sent), tuple(received))

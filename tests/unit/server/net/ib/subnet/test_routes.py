@@ -112,9 +112,9 @@ def parallel(switches, count):
     return made
 
 
-@pytest.mark.parametrize(("switches", "count"), [(2, 120), (30, 120)])
+@pytest.mark.parametrize(("switches", "count"), [(2, 120), (30, 120), (30, 2)])
 def test_multicast_over_parallel_cables(switches, count, monkeypatch):
-    """Each exit is looked at once, however many cables its packets come by."""
+    """Each exit with a cable is looked at once, however many cables its packets come by."""
     made = parallel(switches, count)
     looks = []
     across = module.Routes._across
@@ -124,7 +124,7 @@ def test_multicast_over_parallel_cables(switches, count, monkeypatch):
     tree = Routes(made, Budget()).tree(switches, MULTICAST_LID)
     assert len(tree.sent) == min(2 * count * (switches - 1) + 2, MAX_BRANCHES)
     assert len(set(tree.received)) == len(tree.received)
-    assert len(looks) == len(set(looks))
+    assert len(looks) == len(set(looks)) <= 2 * (count * (switches - 1) + 1)
 
 
 def test_multicast_goes_by_no_port_twice_and_not_back():
