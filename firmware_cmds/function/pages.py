@@ -96,6 +96,8 @@ def _take_pages(
                 raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
             compared += count
     _check_enabled(hca.vhca)
+    if len(held) + count > MAX_PAGES:
+        raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
     held.accept(different)
     giver.fwpages.accepted += 1
 

@@ -50,7 +50,6 @@ def emptiest(hca: Hca) -> tuple[int, int]:
     if hca.backlogs.rx:
         return 0, MANY
     if (nic := hca.nic_vport.nodnic) is not None and nic.moves_data:
-        nic.most_posted = max(nic.most_posted, nic.receive_credits)
         return nic.receive_credits, nic.most_posted
     least, size, examined = MANY, MANY, 0
     for rq in islice(hca.rqs, MAX_QUEUES_EXAMINED):

@@ -50,6 +50,7 @@ def write(
     if address == _ENABLES and was_open and not port.network_en:
         nic.forget_rings()
         port.reset_needed = 0
+    nic.most_posted = max(nic.most_posted, nic.receive_credits)
     if address in (_ENABLES, _SEND_INDEX) and nic.moves_data:
         send(hca, nic, forward)
     return True

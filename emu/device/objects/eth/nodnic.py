@@ -62,4 +62,4 @@ class Nodnic:
         self.sent = self.received = self.completed = 0
         """Send and receive WQEs used, and CQEs written, since the driver enabled the network."""
         self.most_posted = 0
-        """Largest number of receive WQEs that were posted at a time, as a sender has seen it."""
+        """Largest number of receive WQEs that were posted at a time."""
