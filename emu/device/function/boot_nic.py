@@ -55,6 +55,6 @@ class BootNic:
 def _forward(hca: Hca, frame: Frame) -> None:
     """Put a frame on the wire, unless a fault plan does something else with it."""
     if hca.probes.faults is not None:
-        hca.probes.faults.show(FRAME_TX_POINT, frame)
+        hca.probes.faults.show(FRAME_TX_POINT, frame, hca.vhca)
     else:
         hca.switch.forward(hca, frame)

@@ -30,8 +30,7 @@ def test_frames(clock, name, strikes, failure):
     functions[0].use_faults(injector := Injector(functions[0]))
     injector.load(chosen.planned(0))
     for _ in range(FRAMES):
-        functions[0].hca.probes.faults.show(
-            FRAME_TX_POINT, Frame(EthPacket().frame().ljust(60, b"\0"))
-        )
+        one, frame = functions[0].hca, Frame(EthPacket().frame().ljust(60, b"\0"))
+        one.probes.faults.show(FRAME_TX_POINT, frame, one.vhca)
     (rule,) = injector.listing()
     assert (rule["fired"] > 0) == strikes

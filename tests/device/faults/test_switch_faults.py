@@ -1,5 +1,8 @@
-"""Rules about what passes an embedded switch, and about the states of sub-functions."""
+"""Rules about what passes an embedded switch or a LAG, and about the states of sub-functions."""
 
+import pytest
+from helpers.device.boards import remap
+from helpers.device.shared_fdb import SharedBoard, queue, send
 from helpers.device.sub_functions import NUMBER, Manager
 from helpers.device.switches import Switch
 
@@ -29,6 +32,54 @@ def test_a_packet_misses_the_forwarding_database(clock):
     passed = [switch.passes(FRAME) for _ in range(3)]
     assert passed == [[FRAME], [], [FRAME]]
     assert len(fired) == 1
+
+
+class SecondPort:
+    """The master of a LAG, with a send queue whose frames leave by the other port."""
+
+    def __init__(self, clock):
+        board = SharedBoard(clock)
+        self.ports, self.master = board.ports, board.first.manager
+        self.other = board.second.manager
+        board.first.driver.must(Op.CREATE_LAG, ctx=remap(1, 2))
+        self.sq = queue(self.master, lag_tx_port_affinity=2)
+
+    def counted(self):
+        return [port.adapter.port_traffic()[0].packets for port in self.ports]
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ('point="cmd"\naction="drop"\nmatch.op="DESTROY_QP"', 4),
+        ('point="frame.tx"\naction="drop"\nindex=2', 3),
+        ('point="frame.tx"\naction="delay"\nms=1', 4),
+        ('point="frame.tx"\naction="duplicate"\nindex=2', 5),
+        ('point="frame.tx"\naction="reorder"\nindex=2', 4),
+        ('point="frame.tx"\naction="corrupt"', 4),
+        ('point="frame.tx"\naction="replace"\ndata="ff"', 4),
+    ],
+    ids=lambda value: value.split("action=")[1].split('"')[1] if isinstance(value, str) else "",
+)
+def test_frames_of_a_lag_keep_their_port(clock, rule, left):
+    """The port counts what the function has sent, as without a LAG."""
+    lag = SecondPort(clock)
+    rules(lag.master.function, rule)
+    for _ in range(4):
+        send(lag.master, lag.sq)
+    clock.advance(MS)
+    assert [port.sent() for port in lag.ports] == [0, left]
+    assert lag.counted() == [0, 4]
+
+
+def test_a_delayed_frame_of_a_lag_leaves_by_a_port_whose_function_was_reset(clock):
+    lag = SecondPort(clock)
+    injector, _ = rules(lag.master.function, 'point="frame.tx"\naction="delay"\nms=1')
+    send(lag.master, lag.sq)
+    lag.other.function.reset()
+    assert injector.held == 1
+    clock.advance(MS)
+    assert [port.sent() for port in lag.ports] == [0, 1]
 
 
 def test_a_sub_function_stays_in_its_state(clock):

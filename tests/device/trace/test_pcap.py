@@ -135,7 +135,8 @@ def test_a_frame_that_a_rule_acts_on_has_the_comment(functions, capture, rule, p
         injector.load(load(f'[[rule]]\nname="it"\n{rule}\nindex=1\n'))
     one = functions[0].hca
     for _ in range(2):
-        one.probes.faults.show(FRAME_TX_POINT, Frame(EthPacket().frame().ljust(60, b"\0")))
+        frame = Frame(EthPacket().frame().ljust(60, b"\0"))
+        one.probes.faults.show(FRAME_TX_POINT, frame, one.vhca)
     rows = capture.rows("frame.interface_name", "frame.comment")
     assert [name for name, _text in rows] == [*places, "function 0", "function 1"]
     marked = [at for at, (_name, text) in enumerate(rows) if "fault it: " in text]

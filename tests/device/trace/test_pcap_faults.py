@@ -196,7 +196,7 @@ def test_a_virtual_function_has_its_name_on_the_interface_of_its_physical_one(tm
         '[[rule]]\nname="lost"\npoint="frame.tx"\naction="drop"\n',
     ]
     injector.load(load("".join(rules)))
-    vf.hca.probes.faults.show(FRAME_TX_POINT, Frame(bytes(60)))
+    vf.hca.probes.faults.show(FRAME_TX_POINT, Frame(bytes(60)), vf.hca.vhca)
     capture.close()
     off, lost = rows(path.read_bytes(), 0)
     assert off.text.startswith("function 0.vf0: fault off: health at load")

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
 
-FRAME_TX_POINT: Final[FaultPoint[[Frame], None]] = FaultPoint("frame.tx")
+FRAME_TX_POINT: Final[FaultPoint[[Frame, Vhca[Hca]], None]] = FaultPoint("frame.tx")
+"""Shows a frame, and the function whose switch is to forward it."""
 
 
 ETH_AT: Final = DS
@@ -223,12 +224,13 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
                 vport.looped_out.add(frame.data, packets, octets)
                 return
         use_credits(hca.link_partner, frame.data, packets)
+        if by is not hca:
+            _count_forwarded(by, hca.adapter, frame, packets, octets)
+            frame = replace(frame, sqn=0)  # the queue is one of the other function
         if hca.probes.faults is not None:
-            hca.probes.faults.show(FRAME_TX_POINT, frame)
-        elif by is not hca:
-            _leave_by(by, hca.adapter, frame, packets, octets)
+            hca.probes.faults.show(FRAME_TX_POINT, frame, by.vhca)
         else:
-            hca.switch.forward(hca, frame)
+            by.switch.forward(by, frame)
 
 
 def _port_of(vhca: Vhca[Hca], affinity: int) -> Hca | None:
@@ -238,15 +240,14 @@ def _port_of(vhca: Vhca[Hca], affinity: int) -> Hca | None:
     return None if lag is None else board.adapters[lag.port_of(affinity, 0) - 1].manager.node
 
 
-def _leave_by(by: Hca, own: Adapter[Hca], frame: Frame, packets: int, octets: int) -> None:
-    """Put a frame on the wire of another function's port, that of a LAG's other port.
+def _count_forwarded(by: Hca, own: Adapter[Hca], frame: Frame, packets: int, octets: int) -> None:
+    """Count a frame as forwarded by a LAG's other port, that of ``by``, on both adapters.
 
-    Both adapters count it as forwarded, unless tables of that switch count it.
+    Tables of that port's switch count it themselves.
     """
     if not by.switch.is_decided(by):  # tables count the frames that leave them
         for adapter in (by.adapter, own):
             adapter.forwarded.sent.add(frame.data, packets, octets)
-    by.switch.forward(by, replace(frame, sqn=0))  # the queue is one of the other function
 
 
 def _is_own(addresses: frozenset[bytes], permanent: bytes, data: bytes) -> bool:

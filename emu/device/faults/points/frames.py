@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field as Bounds
 
@@ -22,6 +22,10 @@ from emu.device.port.eth.fcs import Damaged, fcs_of
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.plain import plain
+
+if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Vhca
+    from emu.device.state.hca import Hca
 
 _FIELDS = (
     EventField("length", int, is_recorded=True), EventField("gso_size", int, is_recorded=True),
@@ -126,12 +130,17 @@ def _invert(data: bytearray, rule: Rule) -> None:
 class FrameLeaves(_OfFrame):
     """A frame that has been counted as sent."""
 
-    __slots__ = ()
+    __slots__ = ("_by",)
     is_sent: ClassVar[bool] = True
 
+    def __init__(self, faults: RuleInjector, frame: Frame, by: Vhca[Hca]) -> None:
+        super().__init__(faults, frame)
+        self._by = by
+
     def go_on(self) -> None:
-        """Send it on the wire."""
-        self.faults.hca.switch.forward(self.faults.hca, self.frame)
+        """Send it on the wire by its port, in a LAG perhaps that of another function."""
+        if (node := self._by.node) is not None:
+            node.switch.forward(node, self.frame)
 
 
 @point(FRAME_RX_POINT, "an Ethernet frame arrives", *_FIELDS)
