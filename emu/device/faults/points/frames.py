@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field as Bounds
@@ -80,23 +81,24 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
     def _changed(
         self,
         change: Callable[[bytearray], None],
-        frame: Callable[[bytes], Frame] = Frame,
+        finish: Callable[[Frame], Frame] = lambda frame: frame,
     ) -> None:
         """Continue with changed bytes, whose checksums are not validated any more.
 
         ``change`` alters the bytes in place. A super-frame is cut into packets, of which only the
-        first one changes.
+        first one changes and passes through ``finish``. Queue, source vPort and registers stay.
         """
         try:
             first, *others = plain(self.frame)
         except FrameError:
             first, others = self.frame.data, []
+        frame = replace(self.frame, gso_size=0, checked=False, filled=False, parsed=None)
         data = bytearray(first)
         change(data)
-        self.frame = frame(bytes(data))
+        self.frame = finish(replace(frame, data=bytes(data)))
         self.go_on()
         for other in others:
-            self.frame = Frame(other)
+            self.frame = replace(frame, data=other)
             self.go_on()
 
     @action("data replaces the first bytes", needs=[DATA])
@@ -173,7 +175,7 @@ class FrameArrives(_OfFrame):
             right = fcs_of(bytes(data))
             _invert(data, rule)
 
-        self._changed(change, lambda data: Damaged(data, fcs=right))
+        self._changed(change, lambda frame: Damaged.of(frame, right))
 
 
 @point(

@@ -28,6 +28,14 @@ class Damaged(Frame):
 
     fcs: bytes = b""
 
+    @classmethod
+    def of(cls, frame: Frame, fcs: bytes) -> Damaged:
+        """Return the same frame with the check sequence of other bytes."""
+        return cls(
+            frame.data, frame.gso_size, frame.checked, frame.filled, frame.sqn, frame.source_port,
+            frame.parsed, frame.registers, fcs,
+        )  # fmt: skip
+
 
 class Wrong(Headers):
     """The headers of a damaged frame."""
