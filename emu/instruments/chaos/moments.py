@@ -49,3 +49,8 @@ def _moved(rule: Rule, number: int) -> Rule:
 def lasting(plan: Plan) -> float:
     """Return the seconds of the longest fault that ends by itself (``ms`` of a rule); 0 without."""
     return max((rule["ms"] or 0 for rule in plan.rule), default=0) / 1000
+
+
+def counts_rdma(plan: Plan) -> bool:
+    """Return whether a rule counts events of RDMA alone: packets or services of queue pairs."""
+    return any(rule.point.startswith("pkt.") or "service" in rule.match for rule in plan.rule)

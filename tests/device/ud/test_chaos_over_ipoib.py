@@ -56,6 +56,16 @@ def test_requests_of_an_interface(ends, begin, name, times, failure):
     assert fired() == [times]
 
 
+@pytest.mark.parametrize(
+    ("name", "strikes"), [("over-ipoib", True), ("over-ethernet", True), ("verbs", False)]
+)
+def test_late_completions_of_an_interface(ends, begin, name, strikes):
+    left, right = (IpoibInterface(node) for node in ends)
+    fired = begin(name, "completions-late")
+    send(left, right)
+    assert any(fired()) == strikes
+
+
 @pytest.mark.parametrize("name", ["over-ipoib", "kernel"])
 @pytest.mark.parametrize("failure", ["queue-pair-refused", "connection-refused"])
 def test_the_queue_pair_of_an_interface_or_of_a_connection(ends, begin, name, failure):
