@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.device.faults.event import Event, Result
-from emu.device.faults.parameters import COUNT, MS
+from emu.device.faults.parameters import COUNT, MS, repetitions
 from emu.device.faults.registry import action
 from emu.device.faults.rule import Rule
 
@@ -50,10 +50,10 @@ class Repeatable(Event[Result]):
     def duplicate(self, rule: Rule) -> Any:
         """Perform the event, and then ``count`` times more (1 by default); return the last result.
 
-        A negative ``count`` repeats nothing.
+        A ``count`` of 0 or less repeats nothing.
         """
         result = self.go_on()
-        for _ in range(rule["count"] or 1):
+        for _ in range(repetitions(rule)):
             result = self.go_on()
         return result
 

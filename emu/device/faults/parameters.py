@@ -11,7 +11,7 @@ from pydantic import Field, StrictInt, StrictStr
 
 from emu.device.faults.enum_names import agrees, names_of, number_of
 from emu.device.faults.registry import Parameter, Problem
-from emu.device.faults.rule import Assignments
+from emu.device.faults.rule import Assignments, Rule
 from emu.device.trace.decode import event_layout
 from emu.model_words import given_text, matching
 from emu.near import near, near_names
@@ -41,6 +41,12 @@ DATA = Parameter(
         matching(r"([0-9A-Fa-f]{2})+", "an even number of hexadecimal digits"),
     ],
 )
+
+
+def repetitions(rule: Rule) -> int:
+    """Return the rule's ``count``: 1 if it has none, 0 for a negative one."""
+    count: int | None = rule["count"]
+    return 1 if count is None else max(count, 0)
 
 
 def one_of(name: str, kind: type[IntEnum], limit: int | None = None) -> Parameter:

@@ -201,6 +201,16 @@ def test_completion_of_a_command_twice_and_never(driver, plan, clock):
     assert not list(eq.drain())
 
 
+@pytest.mark.parametrize(("count", "reports"), [(0, 1), (-1, 1), (1, 2), (3, 4)])
+def test_completion_of_a_command_is_repeated_count_times(driver, plan, clock, count, reports):
+    eq = driver.use_events()
+    plan(f'point="cmd.completion"\naction="duplicate"\ncount={count}\nmatch.op="ALLOC_PD"')
+    driver.command(Op.ALLOC_PD)
+    clock.advance(1)
+    driver.bar.settle()
+    assert len(list(eq.drain())) == reports
+
+
 def test_late_command_of_a_reset_function_stays_away(driver, plan, clock, function, caplog):
     plan('point="cmd"\naction="delay"\nms=50\nmatch.op="ALLOC_PD"')
     driver.submit(bytes.fromhex("0800000000000000") + bytes(8), 16)
@@ -241,6 +251,10 @@ def test_event_lost_doubled_late_and_corrupted(node, plan, clock, function):
     plan('point="eqe"\naction="duplicate"\ncount=2\nmatch.type="PORT_CHANGE"')
     link(True)
     assert len(list(eq.drain())) == 3
+    for count in (0, -1):
+        plan(f'point="eqe"\naction="duplicate"\ncount={count}\nmatch.type="PORT_CHANGE"')
+        link(count == -1)
+        assert len(list(eq.drain())) == 1
     plan('point="eqe"\naction="delay"\nms=5\nmatch.type="PORT_CHANGE"')
     link(False)
     assert not list(eq.drain())
@@ -329,6 +343,16 @@ def test_event_that_nothing_has_caused(node, plan):
     assert node.events() == [(EventType.CQ_ERROR, cq.cqn)]
 
 
+@pytest.mark.parametrize(("count", "events"), [(0, 0), (-2, 0), (2, 2)])
+def test_event_is_posted_count_times(driver, plan, faults, count, events):
+    eq = driver.use_events()
+    plan(f'point="load"\naction="event"\nevent="PPS_EVENT"\ncount={count}')
+    driver.bar.settle()
+    assert len(list(eq.drain())) == events
+    (rule,) = faults.listing()
+    assert rule["fired"] == (events > 0)
+
+
 def test_event_that_no_queue_has_asked_for(driver, plan):
     eq = driver.use_events()
     plan('point="load"\naction="event"\nevent="PPS_EVENT"\ndata="00112233"')
@@ -345,6 +369,8 @@ def test_interrupt_lost_and_spurious(driver, plan, irqs, function):
     driver.command(Op.ALLOC_PD)
     assert irqs.fired == []
     plan('point="load"\naction="interrupt"\nvector=9\ncount=2')
+    assert irqs.fired == [9, 9]
+    plan('point="load"\naction="interrupt"\nvector=9\ncount=0')
     assert irqs.fired == [9, 9]
     assert function.hca.events.interrupts is irqs
 

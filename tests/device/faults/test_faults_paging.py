@@ -89,6 +89,11 @@ def test_storm_of_events_of_which_one_can_be_resumed(channel, pager, source, pla
     assert len(channel.sent()) == 1
 
 
+def test_event_repeated_no_time(channel, pager, source, plan):
+    plan('point="page_fault"\naction="duplicate"\ncount=0')
+    assert len(fault(channel, source, pager)) == 1
+
+
 def test_wrong_token_is_no_fault_of_ours(channel, pager, source, plan):
     plan('point="page_fault"\naction="corrupt"\nset.token=0x123456\ntimes=1')
     (event,) = fault(channel, source, pager)

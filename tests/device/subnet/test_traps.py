@@ -116,6 +116,14 @@ def test_a_link_that_recovers_is_told(nodes, manager, subnet, plan):
     assert subnet.cables.nodes[SPINE0].ports[1].state is PortState.ACTIVE
 
 
+@pytest.mark.parametrize("kind", ["symbols", "overrun", "watchdog"])
+def test_no_errors_are_neither_told_nor_counted(nodes, manager, subnet, plan, kind):
+    plan(errors("spine0", 1, kind, 0))
+    assert traps(manager) == []
+    counted = pma(nodes, lid(subnet, SPINE0), 1)
+    assert (counted.port_rcv_errors, counted.link_error_recovery_counter) == (0, 0)
+
+
 def test_a_functions_errors_are_told_and_counted_by_it(nodes, manager, subnet, plan):
     plan(errors("function1", 1, "symbols", 20))
     (told,) = traps(manager)

@@ -22,7 +22,15 @@ from emu.device.faults.event import (
     set_fields,
 )
 from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
-from emu.device.faults.parameters import COUNT, DATA, MS, has_field, near_fields, one_of
+from emu.device.faults.parameters import (
+    COUNT,
+    DATA,
+    MS,
+    has_field,
+    near_fields,
+    one_of,
+    repetitions,
+)
 from emu.device.faults.registry import Parameter, Problem, action, point
 from emu.device.faults.rule import Assignments, Rule
 from emu.device.ports import DmaError
@@ -401,6 +409,6 @@ class CommandCompletes(_OfCommand[bool], Losable[bool], Delayable[bool]):
     @action("the completion event is repeated count times (default 1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> bool:
         """Report its slot, and ``count`` times more after the other commands of the round."""
-        for _ in range(rule["count"] or 1):
+        for _ in range(repetitions(rule)):
             self.faults.later(rule, self._finish, self, ms=0)
         return True

@@ -36,6 +36,7 @@ from emu.device.faults.parameters import (
     new_data,
     number,
     one_of,
+    repetitions,
     set_in,
 )
 from emu.device.faults.registry import Parameter, Problem, effect, point
@@ -234,9 +235,11 @@ def restart(effects: Effects, rule: Rule) -> Ending:
 def event(effects: Effects, rule: Rule) -> None:
     """Post ``count`` spurious EQEs (1 by default) to the EQ of the type, or of CMD events.
 
-    Raises NoEffectError without either EQ, and if the first EQE does not fit. Later ones that do
-    not fit are logged.
+    Raises NoEffectError without either EQ, for no EQEs, and if the first EQE does not fit. Later
+    ones that do not fit are logged.
     """
+    if not (count := repetitions(rule)):
+        raise NoEffectError("count allows no events")
     kind = EventType(number_of(rule["event"], EventType))
     sub_type = rule["sub_type"] or 0
     given = bytes.fromhex(rule["data"] or "")
@@ -251,11 +254,11 @@ def event(effects: Effects, rule: Rule) -> None:
     eq = hca.events.subscribers.get(kind) or hca.events.subscribers.get(EventType.CMD)
     if eq is None:
         raise NoEffectError(f"no event queue for {kind.name}: its driver is not up")
-    for posted in range(max(rule["count"] or 1, 0)):
+    for posted in range(count):
         if not eq_engine.post(hca.events, eq, kind, sub_type, data):
             if not posted:
                 raise NoEffectError(f"the event queue takes no {kind.name}")
-            log.warning("fault %s: only %d of %d events", rule.name, posted, rule["count"])
+            log.warning("fault %s: only %d of %d events", rule.name, posted, count)
             return
 
 
@@ -277,9 +280,11 @@ def temperature(effects: Effects, rule: Rule) -> Ending:
 def interrupt(effects: Effects, rule: Rule) -> None:
     """Raise a vector ``count`` times (1 by default), without an event.
 
-    Raises NoEffectError for a vector that the function lacks.
+    Raises NoEffectError for a vector that the function lacks, and for no interrupts.
     """
-    for _ in range(max(rule["count"] or 1, 0)):
+    if not (count := repetitions(rule)):
+        raise NoEffectError("count allows no interrupts")
+    for _ in range(count):
         try:
             effects.faults.function.interrupts.trigger(rule["vector"])
         except IndexError:

@@ -14,7 +14,7 @@ from emu.device.engine.mr.page_faults import PAGE_FAULT_POINT, RESUME_POINT
 from emu.device.faults.delivery_actions import Delayable, Losable
 from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
-from emu.device.faults.parameters import COUNT, set_of
+from emu.device.faults.parameters import COUNT, repetitions, set_of
 from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.queues.page_fault import PageFault, PageFaultType, Side
@@ -91,7 +91,7 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
     def duplicate(self, rule: Rule) -> None:
         """Post the event, and ``count`` times more (1 by default) with the same token."""
         self.go_on()
-        for _ in range(rule["count"] or 1):
+        for _ in range(repetitions(rule)):
             self._post(self._page_fault.token)
 
     @action("the event has the token in set", needs=[set_of(["token"])])

@@ -9,7 +9,7 @@ from pydantic import Field, StrictStr
 
 from emu.device.faults.effects import Effects, Ending, Lasting
 from emu.device.faults.event import NoEffectError
-from emu.device.faults.parameters import COUNT, MS
+from emu.device.faults.parameters import COUNT, MS, repetitions
 from emu.device.faults.registry import Parameter, Problem, effect
 from emu.device.faults.rule import Rule
 from emu.device.port.ib.link_errors import LinkError
@@ -77,7 +77,8 @@ def port_errors(effects: Effects, rule: Rule) -> None:
     """Count ``count`` errors (1 by default) of a kind at a port of the subnet.
 
     The port may report them to the subnet manager. Raises NoEffectError without a simulated subnet
-    or link.
+    or link, and for no errors.
     """
-    count = max(rule["count"] or 1, 1)
+    if not (count := repetitions(rule)):
+        raise NoEffectError("count allows no errors")
     _wire(effects).fail_link(rule["node"], rule["port"], LinkError(rule["kind"]), count)
