@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cache
@@ -25,8 +26,12 @@ MAX_LISTED: Final = 40
 """Maximum number of names that a message or page lists: all sets but the commands."""
 
 _MAX_COMPARED: Final = 8
+_HEX_DIGITS: Final = re.compile(r"([0-9A-Fa-f]{2})+")
+_IN_HEX: Final = "an even number of hexadecimal digits"
 
 NameOrNumber: Final = StrictStr | StrictInt
+Fits = Callable[[object], str]
+"""Returns the needed value, as text, if another one is given; else nothing."""
 
 EVENT_DATA: Final = "data."
 """Prefix that the names of fields of an event's data may have."""
@@ -38,7 +43,7 @@ DATA = Parameter(
     Annotated[
         StrictStr,
         Field(max_length=8192),
-        matching(r"([0-9A-Fa-f]{2})+", "an even number of hexadecimal digits"),
+        matching(_HEX_DIGITS.pattern, _IN_HEX),
     ],
 )
 
@@ -75,26 +80,53 @@ def number(name: str, bits: int, what: str) -> Parameter:
     return Parameter(name, NameOrNumber, check)
 
 
-def set_of(known: Iterable[str], is_known: Callable[[str], bool] | None = None) -> Parameter:
-    """Return a parameter ``set`` for new values of ``known`` fields.
+def set_of(**fits: Fits) -> Parameter:
+    """Return a parameter ``set`` for new values of fields, each given with the check of its value.
 
-    ``is_known``, if given, decides about names instead. The parameter's check yields a mistake for
-    each unknown name; values are not checked.
+    The parameter's check yields a mistake for each unknown name and each value of another kind.
     """
-    names = list(known)
-    takes = is_known or names.__contains__
 
     def check(values: Any, _rule: Mapping[str, object]) -> Iterator[Problem]:
-        for name in values:
-            if not takes(name):
-                yield "set", f"no field {name!r} here{near(name, names)}"
+        for name, value in values.items():
+            if name not in fits:
+                yield "set", _no_field(name, [*fits])
+            elif needed := fits[name](value):
+                yield f"set.{name}", f"{needed} is needed, not {given_text(value)}"
 
     return Parameter("set", Assignments, check)
 
 
+def of_bits(bits: int) -> Fits:
+    """Return a check that a value is a number of at most ``bits`` bits; true is 1, false is 0."""
+
+    def needed(value: object) -> str:
+        is_fit = isinstance(value, int) and 0 <= value < 1 << bits
+        return "" if is_fit else f"a number of {bits} {'bit' if bits == 1 else 'bits'}"
+
+    return needed
+
+
+def of_hex_digits(value: object) -> str:
+    """Return the needed value, as text, unless ``value`` is bytes as hexadecimal digits."""
+    is_fit = isinstance(value, str) and _HEX_DIGITS.fullmatch(value)
+    return "" if is_fit else f"{_IN_HEX} in quotes"
+
+
 def set_in(prm: type[Prm]) -> Parameter:
-    """Return a parameter for new values of fields of a structure, by dotted names."""
-    return set_of(names_in(prm), lambda name: has_field(prm, name))
+    """Return a parameter ``set`` for new values of fields of a structure, by dotted names.
+
+    The parameter's check yields a mistake for each unknown name; values are not checked.
+    """
+
+    def check(values: Any, _rule: Mapping[str, object]) -> Iterator[Problem]:
+        names = names_in(prm)
+        yield from (("set", _no_field(name, names)) for name in values if not has_field(prm, name))
+
+    return Parameter("set", Assignments, check)
+
+
+def _no_field(name: str, names: Sequence[str]) -> str:
+    return f"no field {name!r} here{near(name, names)}"
 
 
 def has_field(prm: type[Prm], path: str) -> bool:

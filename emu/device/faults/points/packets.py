@@ -16,7 +16,7 @@ from emu.device.engine.rc.headers import objection
 from emu.device.engine.rc.packets.connection import PKT_RX_POINT, connection_of, take
 from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.event import EventField, FaultPacket, Result, RuleInjector
-from emu.device.faults.parameters import set_of
+from emu.device.faults.parameters import of_bits, of_hex_digits, set_of
 from emu.device.faults.registry import Parameter, action, mount, point
 from emu.device.faults.rule import Rule
 from emu.device.port.eth.roce import datagram as roce_datagram
@@ -27,7 +27,6 @@ from emu.device.port.ib.wire import IbWire
 from emu.device.port.packet import BadPacketError, Packet
 from emu.device.ports import WireWrapper
 from emu.device.state.points import FaultPoint
-from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
 from layouts.wire.packet_ops import RESPONSES
 
@@ -45,7 +44,7 @@ _FIELDS = (
     EventField("qpn", int), EventField("psn", int), EventField("dlid", int),
     EventField("slid", int), EventField("length", int),
 )  # fmt: skip
-_PAYLOAD_AND_PSN = set_of(["payload", "psn"])
+_PAYLOAD_AND_PSN = set_of(payload=of_hex_digits, psn=of_bits(24))
 _TIMER = Parameter("timer", Annotated[int, Bounds(strict=True, ge=0, le=31)])
 
 
@@ -183,7 +182,7 @@ class PacketArrives(_OfPacket[None]):
         """Overwrite payload and PSN of a copy and process it."""
         self.keep()
         _overwrite(self._packet.payload, rule["set"])
-        self._packet.psn = int(rule["set"].get("psn", self._packet.psn)) & bth.PSN_MASK
+        self._packet.psn = rule["set"].get("psn", self._packet.psn)
         self.go_on()
 
     @action("a request is answered with an RNR NAK", takes=[_TIMER])
@@ -238,7 +237,7 @@ class _PacketBytes:
         psn = values.get("psn")
         if psn is not None:
             at = self._bth_at + _PSN_AT
-            self._frame[at : at + 3] = (int(psn) & bth.PSN_MASK).to_bytes(3, "big")
+            self._frame[at : at + 3] = psn.to_bytes(3, "big")
         self._source.link.seal(self._frame)
 
 
@@ -338,5 +337,5 @@ def _headers(packet: Packet, length: int) -> PacketFields:
 
 def _overwrite(payload: memoryview, values: Mapping[str, Any]) -> None:
     """Overwrite the first bytes of a payload by ``values``' hexadecimal ``payload``, if given."""
-    new = bytes.fromhex(str(values.get("payload", "")))[: len(payload)]
+    new = bytes.fromhex(values.get("payload", ""))[: len(payload)]
     payload[: len(new)] = new

@@ -14,7 +14,7 @@ from emu.device.engine.mr.page_faults import PAGE_FAULT_POINT, RESUME_POINT
 from emu.device.faults.delivery_actions import Delayable, Losable
 from emu.device.faults.event import Event, EventField, RuleInjector
 from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
-from emu.device.faults.parameters import COUNT, repetitions, set_of
+from emu.device.faults.parameters import COUNT, of_bits, repetitions, set_of
 from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.queues.page_fault import PageFault, PageFaultType, Side
@@ -94,10 +94,10 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
         for _ in range(repetitions(rule)):
             self._post(self._page_fault.token)
 
-    @action("the event has the token in set", needs=[set_of(["token"])])
+    @action("the event has the token in set", needs=[set_of(token=of_bits(48))])
     def corrupt(self, rule: Rule) -> None:
         """Post an event with another token."""
-        self._post(int(rule["set"].get("token", self._page_fault.token)))
+        self._post(rule["set"].get("token", self._page_fault.token))
 
     def _post(self, token: int) -> None:
         """Post an event with this token to the EQ; lost when the EQ is full or missing."""
@@ -136,7 +136,7 @@ class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
         """Do nothing: the command succeeds, and the queue pair waits on."""
 
     @action("the resume counts as an error or as a success, as set by error in set",
-            needs=[set_of(["error"])])  # fmt: skip
+            needs=[set_of(error=of_bits(1))])  # fmt: skip
     def corrupt(self, rule: Rule) -> None:
         """End the wait with the other result."""
         self._end(refused=bool(rule["set"].get("error", self.error)))

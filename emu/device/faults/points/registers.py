@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.device.faults.event import Event, EventField, RuleInjector
-from emu.device.faults.parameters import DATA, set_of
+from emu.device.faults.parameters import DATA, of_bits, set_of
 from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.function.function import MMIO_READ_POINT, MMIO_WRITE_POINT
@@ -58,11 +58,11 @@ class RegisterRead(_Access, Event[bytes]):
         """Return the register's bytes."""
         return bytes(self.data)
 
-    @action("the driver reads the value in set", needs=[set_of(["value"])])
+    @action("the driver reads the value in set", needs=[set_of(value=of_bits(64))])
     def corrupt(self, rule: Rule) -> bytes:
         """Return the rule's ``value`` (0 by default), cut to the size of the access."""
         size = len(self.data)
-        value = int(rule["set"].get("value", 0))
+        value: int = rule["set"].get("value", 0)
         return (value & (1 << 8 * size) - 1).to_bytes(size, "big")
 
     @action("data replaces the first bytes", needs=[DATA])

@@ -105,6 +105,30 @@ MISTAKES = [
         '[[rule]]\npoint="eqe"\naction="drop"\nmatch.type="FAULT"',
         r"p:4: .*near it: PAGE_FAULT.*; there are COMP, .*PORT_CHANGE",
     ),
+    (
+        '[[rule]]\npoint="mmio.read"\naction="corrupt"\nset.value="0x10"',
+        r"p:4: rule\[1\].set.value: a number of 64 bits is needed, not '0x10'$",
+    ),
+    (
+        '[[rule]]\npoint="page_fault"\naction="corrupt"\n\nset.token="zz"',
+        r"p:5: rule\[1\].set.token: a number of 48 bits is needed, not 'zz'$",
+    ),
+    (
+        '[[rule]]\npoint="page_fault.resume"\naction="corrupt"\nset.error=2',
+        r"p:4: rule\[1\].set.error: a number of 1 bit is needed, not 2$",
+    ),
+    (
+        '[[rule]]\npoint="pkt.tx"\naction="corrupt"\nset.psn=0x1000000\nset.payload="a5a"',
+        r"p:4: rule\[1\].set.psn: a number of 24 bits is needed, not 16777216"
+        r"\np:5: rule\[1\].set.payload: an even number of hexadecimal digits in quotes is needed,"
+        r" not 'a5a'$",
+    ),
+    (
+        '[[rule]]\npoint="pkt.rx"\naction="corrupt"\nset.psn=-1\nset.payload=1234\nset.psm=0',
+        r"set.psn: a number of 24 bits is needed, not -1"
+        r"\np:4: rule\[1\].set: no field 'psm' here; near it: psn"
+        r"\np:5: .*set.payload: .* in quotes is needed, not 1234$",
+    ),
     ('when = "later"\n', r"p:1: when: 'later' is not one of loading, loaded"),
     (
         '[[rule]]\npoint="cmd"\naction="fail"\nmatch.op="CREATE_QPX"',
