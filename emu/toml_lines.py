@@ -20,15 +20,16 @@ _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 Place = tuple[str | int, ...]
 
 
-def syntax_mistake(error: object, text: str) -> str:
+def syntax_mistake(error: object, text: str, before: int = 0) -> str:
     """Return ``LINE: invalid TOML: REASON`` for an error of tomllib in a text, to follow ``FILE:``.
 
-    The line of an end of the text is that of its last character. Without a position it is 1.
+    The line of an end of the text is that of its last character. Without a position it is the
+    first. ``before`` is the number of lines before the text in its file.
     """
     why = str(error) or "too deep"
     if (found := _POSITION.search(why)) is None:
-        return f"1: invalid TOML: {why}"
-    line = found[1] or text.rstrip().count("\n") + 1
+        return f"{before + 1}: invalid TOML: {why}"
+    line = before + int(found[1] or text.rstrip().count("\n") + 1)
     where = f"column {found[2]}" if found[2] else "at the end"
     return f"{line}: invalid TOML: {why[: found.start()]} ({where})"
 

@@ -59,19 +59,18 @@ def _parsed(text: str, offsets: Sequence[int], source: str) -> Portions[dict[str
     for end in (*offsets[2:], len(text)):
         if end - start < CHARACTERS_PER_PORTION and end < len(text):
             continue
-        # The empty lines make the parser's line numbers those of the whole text.
-        piece = "\n" * lines + text[start:end]
+        piece = text[start:end]
         try:
             values = tomllib.loads(piece)
         except (RecursionError, ValueError) as error:
-            raise PlanError(f"{source}:{syntax_mistake(error, piece)}") from None
+            raise PlanError(f"{source}:{syntax_mistake(error, piece, lines)}") from None
         for key, value in values.items():
             if key not in table:
                 table[key] = value
             elif key in named and isinstance(value, list):
                 table[key] += value
             else:
-                line = TomlLines(piece).of((key,)) or lines + 1
+                line = lines + (TomlLines(piece).of((key,)) or 1)
                 raise PlanError(f"{source}:{line}: invalid TOML: {key} is declared twice")
         lines += text.count("\n", start, end)
         start = end

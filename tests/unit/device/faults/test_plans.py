@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import string
 import sys
+import tomllib
 
 import pytest
 from helpers.random.examples import examples
@@ -307,6 +309,39 @@ def test_a_plan_costs_no_more_than_its_length(shape):
 def test_a_plan_of_any_shape_is_read_at_all(shape):
     """Steps inside a regular expression cannot be counted: 2 KB of blanks took 23 s."""
     mistakes_in(lambda: load(SHAPES[shape](100_000)))
+
+
+FULL_PIECES = '[[rule]]\npoint="irq"\naction="drop"\n\n' * 600
+"""2400 lines, which are parsed in several pieces."""
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        ("[[rule]]\nname =  ?\n", r"p:2402: invalid TOML: [^(]*\(column 9\)"),
+        ("[[rul", r"p:2401: invalid TOML: [^(]*\(at the end\)"),
+        ("\n[[rule]]\nname =\n\n", r"p:2403: invalid TOML: [^(]*\(column 7\)"),
+        ("[[rule]]\nname =", r"p:2402: invalid TOML: [^(]*\(at the end\)"),
+        ("[expect]\n" + FULL_PIECES + "\n[expect]", r"p:4803: .*: expect is declared twice"),
+    ],
+)
+def test_a_mistake_in_a_later_piece_has_the_line_of_the_whole_text(end, why):
+    with pytest.raises(PlanError) as error:
+        load(FULL_PIECES + end, "p")
+    assert re.fullmatch(why, str(error.value))
+
+
+def test_the_parser_gets_no_line_of_a_text_twice(monkeypatch):
+    parsed, parse = [], tomllib.loads
+
+    def counted(text):
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(tomllib, "loads", counted)
+    load(FULL_PIECES)
+    assert len(parsed) > 1
+    assert "".join(parsed) == FULL_PIECES
 
 
 @pytest.mark.parametrize(
