@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 MAX_DELAYED = 10_000
 """Maximum number of delayed events; further ones are not delayed."""
 
+ToCome = tuple[int, str]
+"""Number of commands after which a call is due, and its subject."""
+
 
 class Injector:
     """Implements :class:`state.points.FaultInjector`: one function fails by its rules."""
@@ -54,8 +57,8 @@ class Injector:
         """Pending timers: the rule of each, and the event if it ends with its objects."""
         self._behind: dict[str, list[tuple[Rule, Event[Any]]]] = {}
         """Events that wait for the next one of their point, with the rules that reordered them."""
-        self._to_come: list[tuple[int, Callable[[], None]]] = []
-        """Calls, by the number of commands after which they are due."""
+        self.to_come: dict[ToCome, Callable[[], None]] = {}
+        """Calls that are not due yet, in order; :meth:`at` adds them."""
         self._is_inside = False
         self._is_timed = False
         self._errors = ObserverErrors("record of faults")
@@ -98,19 +101,23 @@ class Injector:
         self.states += added
         self._arm()
 
-    def at(self, commands: int, call: Callable[[], None]) -> None:
-        """Make ``call`` when the function has run ``commands`` commands; now if it already has."""
-        self._to_come.append((commands, call))
-        self._call_due()
+    def at(self, commands: int, subject: str, call: Callable[[], None]) -> None:
+        """Make ``call`` when the function has run ``commands`` commands; now if it already has.
+
+        Forget an earlier call about the same subject that is due after the same command.
+        """
+        if commands <= self.function.commands:
+            call()
+            return
+        self.to_come.pop((commands, subject), None)
+        self.to_come[commands, subject] = call
         self._index_by_point()
 
     def _call_due(self) -> None:
         """Make the calls whose number of commands is reached, and forget them."""
         count = self.function.commands
-        due = [call for commands, call in self._to_come if commands <= count]
-        self._to_come = [one for one in self._to_come if one[0] > count]
-        for call in due:
-            call()
+        for due in [one for one in self.to_come if one[0] <= count]:
+            self.to_come.pop(due)()
 
     def remove(self, name: str) -> bool:
         """Remove a rule and end its effects; return False when no rule has that name.
@@ -161,7 +168,7 @@ class Injector:
         for state in self.states:
             if state.is_armed:
                 self._by_point.setdefault(state.rule.point, []).append(state)
-        self._is_timed = bool(self._to_come) or any(
+        self._is_timed = bool(self.to_come) or any(
             not state.is_armed or state.rule.until is not None for state in self.states
         )
         self.attach()
@@ -205,7 +212,7 @@ class Injector:
         ``faults`` is None without rules, due calls and a function off the bus. All views of guest
         memory are dropped, by ``GuestMemory.watch``, so that rules see each access and CQE.
         """
-        is_wanted = self.states or self._to_come or self.effects.is_any
+        is_wanted = self.states or self.to_come or self.effects.is_any
         self.hca.probes.faults = self if is_wanted else None
         for names, stand in MOUNTS:
             stand(self, requested=not names.isdisjoint(self._by_point))

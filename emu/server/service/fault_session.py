@@ -111,19 +111,36 @@ class FaultSession:
         """
         injectors = self._needed()
         for index in self._links.existing_functions(link):
-            injectors[index].at(link.after, partial(self._links.set, link, index))
+            call = partial(self._links.set, link, index)
+            injectors[index].at(link.after, link.direction or "", call)
 
     def set_link(self, link: PlannedLink, within: Sequence[int] | None = None) -> None:
         """Set or clear links at the entry's functions, and record the change.
 
         A link with ``after`` waits until its function has executed that many commands. ``within``
-        limits the entry to these functions. Raises ValueError for a function that is missing or not
-        in ``within``.
+        limits the entry to these functions. Raises ValueError, without any change, for a function
+        that is missing or not in ``within``, and for too many links that wait.
         """
         link = self._limited(link, within)
-        self._links.check(link)
+        self._check_links([link])
+        self._set_link(link)
+
+    def _set_link(self, link: PlannedLink) -> None:
         self._record_change({"link": link.to_table()})
         self._plan_link(link)
+
+    def _check_links(self, links: Sequence[PlannedLink]) -> None:
+        """Raise ValueError for a link whose function is missing, and for too many that wait."""
+        from emu.device.faults.plan import MAX_LINKS
+
+        waiting = [set(one.to_come) for one in self._injectors] or [set() for _ in self._functions]
+        for link in links:
+            self._links.check(link)
+            for index in self._links.existing_functions(link):
+                if link.after > self._functions[index].commands:
+                    waiting[index].add((link.after, link.direction or ""))
+        if any(len(links_of_one) > MAX_LINKS for links_of_one in waiting):
+            raise ValueError(f"the limit of {MAX_LINKS} links that wait for commands is reached")
 
     def links(self) -> list[dict[str, Any]]:
         """Return the links that are or were set."""
@@ -136,11 +153,11 @@ class FaultSession:
         name that other functions already have. Links that the plan omits stay. The seed is the
         server's: later rules and links of all functions use it. Each change is recorded. Raises
         ValueError, without any change, for an entry whose function is not in ``within``, a link
-        whose function is missing, a used or too long name with suffix, and too many rules.
+        whose function is missing, and a used or too long name with suffix. Too many rules, or too
+        many links that wait, are refused likewise.
         """
         links = [self._limited(link, within) for link in plan.link]
-        for link in links:
-            self._links.check(link)
+        self._check_links(links)
         rules = [self._limited(rule, within) for rule in plan.rule]
         if within is not None:
             taken = self._names(set(range(len(self._functions))).difference(within))
@@ -155,7 +172,7 @@ class FaultSession:
         for injector in self._needed():
             injector.add(rules, self._seed)
         for link in links:
-            self.set_link(link)
+            self._set_link(link)
 
     def add(self, rule: Rule, within: Sequence[int] | None = None) -> str:
         """Add a rule at the functions ``within`` (None: all); return the rule's name.

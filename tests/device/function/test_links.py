@@ -4,7 +4,9 @@ import pytest
 from helpers.device.links import MS, SIZE, TEXT, World, infiniband, roce
 
 from emu.device.faults import record
+from emu.device.faults.link import PlannedLink
 from emu.device.faults.parser import load
+from emu.device.faults.plan import MAX_LINKS, Plan
 from emu.device.port.eth.frame import Frame
 from emu.driver.verbs.channels import Channel
 from emu.server.net.link.direction import ACCOUNT
@@ -194,6 +196,39 @@ def test_a_plan_sets_links_when_their_time_has_come(model, clock, wire, tmp_path
         nodes[0].driver.must(Op.QUERY_ISSI)
     assert {link["function"] for link in session.links()} == {0, 1}
     assert functions[0].hca.probes.faults is None  # nothing more to come
+
+
+def test_a_link_that_waits_replaces_one_that_waits_for_the_same_command(world):
+    after = world.nodes[0].function.commands + 2
+    for loss in range(1, 2 * MAX_LINKS):
+        world.set(function=0, direction="tx", loss=loss % 100, after=after)
+    world.set(function=0, direction="rx", loss=7, after=after)
+    world.set(function=0, direction="tx", loss=5, after=after)
+    for _ in range(2):
+        assert world.session.links() == []
+        world.nodes[0].driver.must(Op.QUERY_ISSI)
+    losses = {link["direction"]: link["properties"]["loss"] for link in world.session.links()}
+    assert losses == {"rx": 7, "tx": 5}
+
+
+def test_links_that_wait_have_a_limit(world):
+    first = world.nodes[0].function.commands + 1
+    link = PlannedLink(function=0, loss=1)
+    full = [link.model_copy(update={"after": first + number}) for number in range(MAX_LINKS)]
+    world.session.load(Plan(link=full))
+    world.session.load(Plan(link=full))  # the same ones again
+    rule = load('[[rule]]\npoint="irq"\naction="drop"').rule
+    behind = link.model_copy(update={"after": first + MAX_LINKS})
+    for refused in (
+        lambda: world.session.set_link(behind),
+        lambda: world.session.load(Plan(rule=rule, link=[link, behind])),
+    ):
+        with pytest.raises(ValueError, match=f"limit of {MAX_LINKS} links that wait"):
+            refused()
+    assert (world.session.listing(), world.session.links()) == ([], [])
+    world.set(function=1, loss=1, after=1 << 40)
+    world.nodes[0].driver.must(Op.QUERY_ISSI)
+    world.session.set_link(behind)
 
 
 class Taken:
