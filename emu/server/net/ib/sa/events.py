@@ -6,12 +6,13 @@ A Report is retransmitted up to MAX_TRIES times, until its receiver responds.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Set
 
 from emu.device.port.datagram import Destination
 from emu.device.port.ib.port import SM_LID
 from emu.device.ports import Clock
-from emu.server.net.ib.sa.query import Query, SaError
+from emu.server.net.ib.sa.query import Query, SaError, check_capacity
 from emu.server.net.ib.sa.worker import Job, Worker
 from layouts.wire.mads import BASE_VERSION, Method, MgmtClass
 from layouts.wire.sa import (
@@ -29,7 +30,9 @@ from layouts.wire.sa import (
 log = logging.getLogger(__name__)
 
 MAX_SUBSCRIPTIONS = 256
+MAX_SUBSCRIPTIONS_OF_A_PORT = MAX_SUBSCRIPTIONS // 4
 MAX_REPORTS = 1024
+MAX_REPORTS_OF_A_PORT = MAX_REPORTS // 4
 MAX_NOTICES = 1024
 _COST_OF_A_REPORT = 3
 REPORT_TIMEOUT_NS = 2_000_000_000
@@ -60,6 +63,8 @@ class Subscriptions:
         subscribing and unsubscribing."""
         self._reports: dict[int, Destination] = {}
         """Receivers of Reports without a response so far, by transaction id."""
+        self._unanswered: Counter[int] = Counter()
+        """Number of these Reports by the receiver's LID."""
         self._next_tid = 1
 
     def __len__(self) -> int:
@@ -69,7 +74,7 @@ class Subscriptions:
         """Subscribe or unsubscribe, and return the confirmed record: SubnAdmSet(inform_info).
 
         A repeated subscription counts once. Raises SaError: REQ_INVALID for an unknown
-        subscription, NO_RESOURCES above MAX_SUBSCRIPTIONS.
+        subscription, NO_RESOURCES above MAX_SUBSCRIPTIONS or MAX_SUBSCRIPTIONS_OF_A_PORT.
         """
         info = query.requested.copy()
         subscribes, info.subscribe, info.qpn = info.subscribe, 0, 0
@@ -78,9 +83,12 @@ class Subscriptions:
         if not subscribes:
             if self._subscriptions.pop(key, None) is None:
                 raise SaError(SaStatus.REQ_INVALID, "no such subscription")
-        elif key not in self._subscriptions and len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
-            raise SaError(SaStatus.NO_RESOURCES, f"the limit is {MAX_SUBSCRIPTIONS} subscriptions")
         else:
+            if key not in self._subscriptions:
+                check_capacity(
+                    [lid for lid, _, _ in self._subscriptions], subscriber.lid,
+                    MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS_OF_A_PORT, "subscriptions",
+                )  # fmt: skip
             self._subscriptions[key] = subscriber
         log.info("LID %#x subscribes=%d to trap %d", subscriber.lid, subscribes, info.trap_num)
         info.subscribe, info.qpn = subscribes, subscriber.qpn
@@ -136,14 +144,19 @@ class Subscriptions:
         """End the Report that a ReportResp answers; ignore an unknown one or another LID's."""
         report = self._reports.get(tid)
         if report is not None and report.lid == lid:
-            del self._reports[tid]
+            self._forget(tid)
+
+    def _forget(self, tid: int) -> None:
+        self._unanswered[self._reports.pop(tid).lid] -= 1
 
     def drop_ports(self, lids: Set[int]) -> None:
         """Drop the subscriptions and unanswered Reports of ports that left the subnet."""
         self._subscriptions = {
             key: entry for key, entry in self._subscriptions.items() if key[0] not in lids
         }
-        self._reports = {tid: to for tid, to in self._reports.items() if to.lid not in lids}
+        for tid in [tid for tid, to in self._reports.items() if to.lid in lids]:
+            self._forget(tid)
+        self._unanswered = +self._unanswered
 
     def _wants(self, info: inform_info, trap: SmTrap) -> bool:
         """Return whether a subscription covers the SA's own notices of this trap.
@@ -164,12 +177,17 @@ class Subscriptions:
         )
 
     def _report(self, to: Destination, data: bytes) -> None:
-        """Send a Report until it is answered; drop it with MAX_REPORTS unanswered."""
-        if len(self._reports) >= MAX_REPORTS:
+        """Send a Report until it is answered; drop it with too many unanswered.
+
+        The limits are MAX_REPORTS, and MAX_REPORTS_OF_A_PORT for its receiver.
+        """
+        of_port = self._unanswered[to.lid]
+        if of_port >= MAX_REPORTS_OF_A_PORT or len(self._reports) >= MAX_REPORTS:
             log.info("report to LID %#x dropped: too many are unanswered", to.lid)
             return
         tid, self._next_tid = self._next_tid, self._next_tid + 1
         self._reports[tid] = to
+        self._unanswered[to.lid] += 1
         mad = sa_mad.new(
             mad_hdr={
                 "base_version": BASE_VERSION,
@@ -193,7 +211,7 @@ class Subscriptions:
             return
         if tries > MAX_TRIES:
             log.info("LID %#x does not answer reports", to.lid)
-            del self._reports[tid]
+            self._forget(tid)
             return
         self._clock.call_later(
             REPORT_TIMEOUT_NS, lambda: self._worker.begin(self._again(tid, mad, tries + 1))

@@ -34,7 +34,7 @@ class GroupMember:
 
 @dataclass(slots=True, kw_only=True)
 class MulticastGroup:
-    """A multicast group; all fields but the last two are named after its MCMemberRecord."""
+    """A multicast group; all fields but the last three are named after its MCMemberRecord."""
 
     mgid: bytes
     mlid: int
@@ -49,6 +49,8 @@ class MulticastGroup:
     traffic_class: int = 0
     members: dict[bytes, GroupMember] = field(default_factory=dict)
     is_permanent: bool = False
+    creator: bytes = b""
+    """GID of the port whose join created the group; empty for a partition's own group."""
 
     @property
     def is_alive(self) -> bool:

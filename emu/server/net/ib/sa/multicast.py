@@ -25,7 +25,7 @@ from emu.server.net.ib.sa.group import (
     ipoib_broadcast,
 )
 from emu.server.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
-from emu.server.net.ib.sa.query import Query, SaError
+from emu.server.net.ib.sa.query import Query, SaError, check_capacity
 from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.sa import SaStatus, SmTrap
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_GROUPS = 1024
+MAX_GROUPS_OF_A_PORT = MAX_GROUPS // 4
 MAX_PARTITIONS = 512
 """Maximum number of partitions with a broadcast group, so that ports with many partitions leave
 capacity for the groups of others."""
@@ -186,16 +187,17 @@ class MulticastGroups:
     def _create(self, query: Query[mcmember_rec], port: EndPort) -> MulticastGroup:
         """Create a group for a join, send its notice, and return the group.
 
-        Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RESOURCES at MAX_GROUPS, and REQ_INVALID.
-        The latter is for a join that is not full, a bad MGID, unavailable MTU, rate or life time,
-        or another partition.
+        Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RESOURCES at MAX_GROUPS or
+        MAX_GROUPS_OF_A_PORT, and REQ_INVALID. The latter is for a join that is not full, a bad
+        MGID, unavailable MTU, rate or life time, or another partition.
         """
         query.need(*_CREATES)
         requested = query.requested
         if not requested.join_state & FULL:
             raise SaError(SaStatus.REQ_INVALID, "only a full member creates a group")
-        if len(self._groups) >= MAX_GROUPS:
-            raise SaError(SaStatus.NO_RESOURCES, f"the limit is {MAX_GROUPS} groups")
+        creator = query.requester.gid
+        creators = [group.creator for group in self._groups.values()]
+        check_capacity(creators, creator, MAX_GROUPS, MAX_GROUPS_OF_A_PORT, "groups")
         mtu = MTU.choose(query, port.mtu_code)
         rate = RATE.choose(query, port.rate)
         life_time = PACKET_LIFE_TIME.choose(query, SHORTEST_LIFE)
@@ -210,6 +212,7 @@ class MulticastGroups:
             rate=rate,
             packet_life_time=life_time,
             hop_limit=requested.hop_limit if query.has("hop_limit") else 0,
+            creator=creator,
         )
         if not group.is_open_to(port):
             raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")

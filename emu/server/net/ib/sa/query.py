@@ -27,6 +27,19 @@ class SaError(Exception):
         self.status = status
 
 
+def check_capacity(
+    owners: Collection[object], owner: object, most: int, of_a_port: int, what: str
+) -> None:
+    """Raise SaError, NO_RESOURCES, for one more of ``owner``'s; ``owners`` has one for each.
+
+    ``most`` may exist, ``of_a_port`` of one owner, so that no port uses up those of the others.
+    """
+    if len(owners) >= most:
+        raise SaError(SaStatus.NO_RESOURCES, f"the limit is {most} {what}")
+    if sum(one == owner for one in owners) >= of_a_port:
+        raise SaError(SaStatus.NO_RESOURCES, f"the limit of a port is {of_a_port} {what}")
+
+
 class SubnetPorts:
     """A snapshot of the reachable ports."""
 

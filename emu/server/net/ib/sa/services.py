@@ -7,12 +7,13 @@ from collections.abc import Iterator, Set
 
 from emu.device.port.ib.partitions import is_same_partition
 from emu.device.ports import Clock
-from emu.server.net.ib.sa.query import Query, SaError
+from emu.server.net.ib.sa.query import Query, SaError, check_capacity
 from layouts.wire.sa import SaStatus, service_rec
 
 log = logging.getLogger(__name__)
 
 MAX_SERVICES = 1024
+MAX_SERVICES_OF_A_PORT = MAX_SERVICES // 4
 FOR_EVER = 0xFFFF_FFFF
 _SECOND_NS = 1_000_000_000
 _NO_KEY = bytes(16)
@@ -26,8 +27,8 @@ class Services:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._services: dict[_Key, tuple[bytes, int | None]] = {}
-        """Records, and their expiry in nanoseconds; None for never."""
+        self._services: dict[_Key, tuple[bytes, int | None, bytes]] = {}
+        """Records, their expiry in nanoseconds (None for never), and the GID of the announcer."""
 
     def __len__(self) -> int:
         return len(self._services)
@@ -37,7 +38,7 @@ class Services:
 
         Without a lease, the service stays for ever. Raises SaError: REQ_INSUFFICIENT_COMPONENTS,
         REQ_INVALID_GID, REQ_INVALID for another partition, REQ_DENIED for a wrong service key,
-        NO_RESOURCES at MAX_SERVICES.
+        NO_RESOURCES at MAX_SERVICES or MAX_SERVICES_OF_A_PORT.
         """
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
@@ -49,11 +50,15 @@ class Services:
             record.service_lease = FOR_EVER
         key = _key(record)
         self._check_key(query, key)
-        if key not in self._services and len(self._services) >= MAX_SERVICES:
-            raise SaError(SaStatus.NO_RESOURCES, f"the limit is {MAX_SERVICES} services")
+        announcer = query.requester.gid
+        if key not in self._services:
+            announcers = [gid for *_, gid in self._services.values()]
+            check_capacity(announcers, announcer, MAX_SERVICES, MAX_SERVICES_OF_A_PORT, "services")
+        else:
+            announcer = self._services[key][2]
         lease = record.service_lease
         end = None if lease == FOR_EVER else self._clock.now_ns() + lease * _SECOND_NS
-        self._services[key] = (bytes(record), end)
+        self._services[key] = (bytes(record), end, announcer)
         log.info("service %#x at %s", record.service_id, record.service_gid.hex())
         return [record]
 
@@ -69,7 +74,7 @@ class Services:
         if key not in self._services:
             raise SaError(SaStatus.NO_RECORDS, "no such service")
         self._check_key(query, key)
-        record, _ = self._services.pop(key)
+        record, *_ = self._services.pop(key)
         log.info("service %#x at %s withdrawn", key[0], key[1].hex())
         return [service_rec.view(record)]
 
@@ -79,7 +84,7 @@ class Services:
         Service keys are zero for untrusted requesters. Serves SubnAdmGet and SubnAdmGetTable.
         """
         self._forget_old()
-        for data, end in list(self._services.values()):
+        for data, end, _ in list(self._services.values()):
             record = service_rec.view(bytearray(data))
             if end is not None:
                 record.service_lease = max(end - self._clock.now_ns(), 0) // _SECOND_NS
@@ -104,8 +109,8 @@ class Services:
         """Remove the services whose lease has expired."""
         now = self._clock.now_ns()
         self._services = {
-            key: (data, end)
-            for key, (data, end) in self._services.items()
+            key: (data, end, announcer)
+            for key, (data, end, announcer) in self._services.items()
             if end is None or end > now
         }
 

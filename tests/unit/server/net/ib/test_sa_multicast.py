@@ -254,6 +254,15 @@ def test_groups_are_bounded(subnet, monkeypatch):
     assert join(subnet, 1, ALL_HOSTS[:15] + b"\3", **CREATE).record.mlid == 0xC001
 
 
+def test_a_port_leaves_groups_to_the_others(subnet, monkeypatch):
+    monkeypatch.setattr(multicast, "MAX_GROUPS_OF_A_PORT", 2)
+    for number in (1, 2):
+        assert join(subnet, 1, ALL_HOSTS[:15] + bytes([number]), **CREATE).record
+    assert join(subnet, 1, ALL_HOSTS[:15] + b"\3", **CREATE).status == SaStatus.NO_RESOURCES
+    assert join(subnet, 2, ALL_HOSTS[:15] + b"\3", **CREATE).record
+    assert join(subnet, 1, ALL_HOSTS[:15] + b"\3").record
+
+
 def test_a_listener_of_a_partition_that_is_gone_gets_no_more_of_its_group():
     subnet = Subnet(2, pkeys=(0xFFFF, 0x8001))
     routes = set()

@@ -126,6 +126,15 @@ def test_services_are_bounded(subnet, monkeypatch):
     assert service(subnet, SET, service_id=2).status == MadStatus.SUCCESS
 
 
+def test_a_port_leaves_services_to_the_others(subnet, monkeypatch):
+    monkeypatch.setattr(services, "MAX_SERVICES_OF_A_PORT", 2)
+    service(subnet, SET, service_id=1)
+    service(subnet, SET, service_id=2, service_gid=subnet.gid(2))  # another port's, but own request
+    assert service(subnet, SET, service_id=3).status == SaStatus.NO_RESOURCES
+    assert service(subnet, SET, 2, service_id=3).status == MadStatus.SUCCESS
+    assert service(subnet, SET, service_id=1).status == MadStatus.SUCCESS  # renewed
+
+
 # -- events
 
 
@@ -265,6 +274,23 @@ def test_subscriptions_and_reports_are_bounded(subnet, monkeypatch):
     for number in (1, 2):
         subscribe(subnet, trap_num=0xFFFF, resp_time=number)
     assert subscribe(subnet, resp_time=3).status == SaStatus.NO_RESOURCES
+    come_and_go(subnet)
+    assert len(subnet.take(1)) == 3
+
+
+def test_a_port_leaves_subscriptions_and_reports_to_the_others(subnet, monkeypatch):
+    monkeypatch.setattr(events, "MAX_SUBSCRIPTIONS_OF_A_PORT", 2)
+    monkeypatch.setattr(events, "MAX_REPORTS_OF_A_PORT", 3)
+    for number in (1, 2):
+        subscribe(subnet, resp_time=number)
+    assert subscribe(subnet, resp_time=3).status == SaStatus.NO_RESOURCES
+    assert subscribe(subnet, resp_time=1).status == MadStatus.SUCCESS
+    assert subscribe(subnet, 2).status == MadStatus.SUCCESS
+    come_and_go(subnet)
+    unanswered = subnet.take(1)
+    assert (len(unanswered), len(reports(subnet, 2))) == (3, 2)
+    for mad in unanswered:
+        answer_report(subnet, 1, mad)
     come_and_go(subnet)
     assert len(subnet.take(1)) == 3
 
