@@ -115,6 +115,7 @@ KNOWN: tuple[Known, ...] = (
         _fields("pma_portcounters", "local_link_integrity_errors excessive_buffer_overrun_errors"),
     ),
     Known((), What.FIELD, "DPDK names these bits", ("cqc.mini_cqe_res_format_ext",)),
+    Known((), What.FIELD, "iPXE reads this word", ("init_seg.no_dram_nic_offset",)),
     Known(
         (),
         What.STRUCTURE,
