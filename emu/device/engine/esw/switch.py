@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from emu.device.adapter.adapter import MANAGER
 from emu.device.adapter.switch import Deliver, lose
@@ -23,7 +23,7 @@ from emu.device.engine.eth.steering.packet_context import stands_for
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK, FrameError
-from emu.device.port.eth.traffic import Direction
+from emu.device.port.eth.traffic import GROUP_BIT, Direction
 from emu.device.port.eth.wire import EthWire, EthWireWrapper
 from emu.device.rounds.costs import STEPS_PER_FRAME
 from emu.device.state.points import FaultPoint
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from emu.device.ports import CarryTrain
     from emu.device.state.hca import Hca
 
-_GROUP_BIT: Final = 1
-"""In a MAC address's first byte."""
 
 FDB_POINT: FaultPoint[[int, Frame], bool] = FaultPoint("fdb")
 
@@ -281,7 +279,7 @@ def _loop_back(manager: Hca, sqn: int, frame: Frame) -> None:
     sq, vport = manager.sqs.get(sqn), manager.nic_vport
     if sq is None or sq.source is None:
         return
-    is_multicast = frame.data[0] & _GROUP_BIT
+    is_multicast = frame.data[0] & GROUP_BIT
     if vport.disable_mc_local_lb if is_multicast else vport.disable_uc_local_lb:
         return
     loop_back(manager, frame, sq.source)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from emu.device.port.eth.traffic import MAC_BYTES
+from emu.device.port.eth.traffic import GROUP_BIT, MAC_BYTES
 from emu.device.ports import DmaError
 from emu.device.rounds.costs import LOG_CREDITS_PER_STEP, LOG_EXPIRED_PER_STEP
 from layouts.enums import PortType
@@ -37,7 +37,6 @@ POLL_NS: Final = 200_000
 100 Gb/s."""
 MAX_UNCONFIRMED_PACKETS: Final = 256
 """Number of packets sent before the partner is polled again, whatever its credits."""
-_GROUP_BIT: Final = 1
 
 
 def emptiest(hca: Hca) -> tuple[int, int]:
@@ -74,7 +73,7 @@ def use_credits(link_partner: LinkPartner, data: bytes, packets: int) -> None:
     link_partner.credit -= packets
     if packets > link_partner.largest:
         link_partner.largest = packets
-    if not data[0] & _GROUP_BIT and data[:MAC_BYTES] != link_partner.address:
+    if not data[0] & GROUP_BIT and data[:MAC_BYTES] != link_partner.address:
         link_partner.address = data[:MAC_BYTES]
         link_partner.credit = 0
 

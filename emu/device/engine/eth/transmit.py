@@ -28,7 +28,7 @@ from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import MAX_BYTES, MIN_BYTES, Frame
 from emu.device.port.eth.headers import ETH_CTAG, ETH_STAG, ETHERNET_BYTES, FrameError, parse
 from emu.device.port.eth.segment import segment, unsegmented
-from emu.device.port.eth.traffic import FCS_BYTES, MAC_BYTES
+from emu.device.port.eth.traffic import FCS_BYTES, GROUP_BIT, MAC_BYTES
 from emu.device.port.eth.vlan import insert_tag
 from emu.device.rounds.costs import STEPS_PER_FRAME
 from emu.device.state.points import FaultPoint
@@ -51,8 +51,6 @@ ETH_AT: Final = DS
 _INLINE_AT: Final = ETH_AT + INLINE_HDR_START
 SEGMENTS_AT: Final = ETH_AT + ETH.size
 _PAD: Final = DS - 1
-_GROUP_BIT: Final = 1
-"""In a MAC address's first byte."""
 _INLINE_SIZE_SHIFT: Final = 16
 _VLAN_TCI: Final = 0xFFFF
 _L3: Final = int(EthChecksum.L3)
@@ -210,7 +208,7 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
         vport.sent.add(frame.data, packets, octets)
         if hca.is_sniffed:
             sniffer.copy(hca, hca.sniffer_tx, frame)
-        is_multicast = frame.data[0] & _GROUP_BIT
+        is_multicast = frame.data[0] & GROUP_BIT
         if is_multicast and is_control(frame.data):
             by.nic_vport.port.flow.sent.control += 1
         if (

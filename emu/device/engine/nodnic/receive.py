@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.nodnic.rings import RingError, complete, fail, segment, waiting, wqe
-from emu.device.objects.eth.nodnic import RECEIVE_WQE_BYTES
 from emu.device.port.eth.plain import plain
-from emu.device.port.eth.traffic import MAC_BYTES
+from emu.device.port.eth.traffic import BROADCAST, GROUP_BIT, MAC_BYTES
 from emu.device.ports import DmaError
 from emu.device.rounds.costs import STEPS_PER_DELIVERY
 from layouts.enums import CqeOpcode
+from layouts.rings.wqe import DATA
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.nodnic import Nodnic
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from emu.device.ports import GuestMemory
     from emu.device.rounds.budget import Budget
 
-_BROADCAST: Final = b"\xff" * MAC_BYTES
-_GROUP_BIT: Final = 1
+_WQE_BYTES: Final = DATA.size
+"""A receive WQE is one data segment."""
 
 
 def take(
@@ -48,9 +48,9 @@ def take(
 
 def _is_wanted(nic: Nodnic, own: bytes, to: bytes) -> bool:
     port = nic.registers.port
-    if port.promisc_en or to in (own, _BROADCAST):
+    if port.promisc_en or to in (own, BROADCAST):
         return True
-    if to[0] & _GROUP_BIT and port.promisc_multicast_en:
+    if to[0] & GROUP_BIT and port.promisc_multicast_en:
         return True
     address, enabled = int.from_bytes(to, "big"), port.mac_filters_en
     return any(enabled >> at & 1 and one.mac == address for at, one in enumerate(port.filters))
@@ -59,7 +59,7 @@ def _is_wanted(nic: Nodnic, own: bytes, to: bytes) -> bool:
 def _can_take(nic: Nodnic) -> bool:
     """Return whether the driver has posted a receive WQE. Raises RingError."""
     ring = nic.registers.port.receive
-    return nic.moves_data and waiting(ring, nic.received, RECEIVE_WQE_BYTES) > 0
+    return nic.moves_data and waiting(ring, nic.received, _WQE_BYTES) > 0
 
 
 def _deliver(memory: GuestMemory, nic: Nodnic, data: bytes) -> bool:
@@ -68,7 +68,7 @@ def _deliver(memory: GuestMemory, nic: Nodnic, data: bytes) -> bool:
     Raises RingError, DmaError.
     """
     ring = nic.registers.port.receive
-    address, space = segment(wqe(memory, ring, nic.received, RECEIVE_WQE_BYTES))
+    address, space = segment(wqe(memory, ring, nic.received, _WQE_BYTES))
     if space < len(data):
         return False
     memory.write(address, data)

@@ -13,6 +13,7 @@ from emu.device.objects.eth.nodnic import LKEY, LOG_RING_BYTES
 from layouts.enums import CqeOpcode
 from layouts.function.nodnic import nodnic_ring
 from layouts.rings.cqe import CQE_BYTES, OP_OWN, SEND_CQE
+from layouts.rings.wqe import DATA, INLINE
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.nodnic import Nodnic
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _INDEX: Final = 0xFFFF
-_LENGTH: Final = 0x7FFF_FFFF
+_LENGTH: Final = INLINE - 1
 
 
 class RingError(Exception):
@@ -45,12 +46,12 @@ def wqe(memory: GuestMemory, ring: nodnic_ring, number: int, stride: int) -> byt
     return memory.read(start + number * stride % (1 << ring.log_size), stride)
 
 
-def segment(data: bytes) -> tuple[int, int]:
+def segment(data: bytes, at: int = 0) -> tuple[int, int]:
     """Return address and length of a data segment. Raises RingError for a foreign memory key."""
-    length, lkey = (int.from_bytes(data[at : at + 4], "big") for at in (0, 4))
+    length, lkey, address = DATA.unpack_from(data, at)
     if lkey != LKEY:
         raise RingError(f"memory key {lkey:#x}")
-    return int.from_bytes(data[8:16], "big"), length & _LENGTH
+    return address, length & _LENGTH
 
 
 def complete(

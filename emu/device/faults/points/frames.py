@@ -23,6 +23,7 @@ from emu.device.port.eth.fcs import Damaged, fcs_of
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.plain import plain
+from emu.device.port.eth.traffic import GROUP_BIT
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
@@ -35,7 +36,6 @@ _FIELDS = (
     EventField("multicast", int),
 )  # fmt: skip
 _AT = Parameter("at", Annotated[int, Bounds(strict=True, ge=0, le=0xFFFF)])
-_GROUP_BIT = 1
 
 
 class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[None]):
@@ -52,7 +52,7 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
         self.frame = frame
         data = frame.data
         self.length, self.gso_size = len(data), frame.gso_size
-        self.multicast = data[0] & _GROUP_BIT if data else 0
+        self.multicast = data[0] & GROUP_BIT if data else 0
         try:
             headers = parse(data, whole=False)
         except FrameError:

@@ -10,7 +10,6 @@ LKEY: Final = 0x100
 """Key of all of the guest's memory."""
 LOG_CQES: Final = 7
 LOG_RING_BYTES: Final = 12
-RECEIVE_WQE_BYTES: Final = 16
 _INDEX: Final = 0xFFFF
 _ETHERNET: Final = 1
 _CONNECTX_4: Final = 1

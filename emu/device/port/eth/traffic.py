@@ -15,6 +15,8 @@ from emu.device.port.eth.qos import Qos
 
 MAC_BYTES: Final = 6
 BROADCAST: Final = b"\xff" * MAC_BYTES
+GROUP_BIT: Final = 1
+"""In a MAC address's first byte: set for multicast and broadcast."""
 FCS_BYTES: Final = 4
 """Frame check sequence: included in counters of the physical port, absent from frames here."""
 

@@ -16,6 +16,7 @@ from emu.device.objects.eth.reshape import Steps
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
 from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, Marked, parse
+from emu.device.port.eth.traffic import GROUP_BIT
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CHANGES_PER_STEP
 from layouts.eth_enums import FlowTableType
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 _NIC_RX: Final = FlowTableType.NIC_RX
 _IP: Final = frozenset({ETH_IPV4, ETH_IPV6})
-_GROUP_BIT: Final = 1
-"""In a MAC address's first byte."""
 
 
 _new: Final = tuple.__new__
@@ -126,7 +125,7 @@ def queues_of(
     for target, tag in decision.deliveries:
         assert isinstance(target, Tir)  # entries lead to tables and TIRs only
         if source is not None and not target.takes(
-            source, is_multicast=bool(headers.frame[0] & _GROUP_BIT)
+            source, is_multicast=bool(headers.frame[0] & GROUP_BIT)
         ):
             continue
         rq, value, kind = target.queue_of(headers)
@@ -152,7 +151,7 @@ def _route_changed(
     A TIR hashes the packet after its changes. Raises FrameError when a change is impossible.
     """
     queues: list[Delivery] = []
-    is_multicast = bool(headers.frame[0] & _GROUP_BIT)
+    is_multicast = bool(headers.frame[0] & GROUP_BIT)
     for (target, tag), steps in zip(decision.deliveries, decision.rewrites, strict=True):
         assert isinstance(target, Tir)
         if source is not None and not target.takes(source, is_multicast=is_multicast):
