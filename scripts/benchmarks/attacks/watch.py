@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from emu.device.function.function import Function
+from emu.device.rounds.budget import Budget
 from emu.driver.command.bar import FunctionBar
 from emu.server.service.collector import short_collections
 from emu.server.vfio.waits.timers import TimerQueue
@@ -92,13 +93,24 @@ class Watch:
 
     def settle(self, *functions: Function) -> None:
         """Run rounds until no function has work left."""
+        budget = functions[0].clock.budget
         for _ in range(_MAX_ROUNDS):
-            if not any(self.round(lambda: [function.run() for function in functions])):
+            if not self.round(lambda: _poll_round(budget, functions)):
                 return
         raise RuntimeError("the device never runs out of work")
 
     def _total_held(self) -> int:
         return sum(function.hca.ledger.used for function in self.functions)
+
+
+def _poll_round(
+    budget: Budget, functions: Sequence[Function], timers: Callable[[], object] = lambda: None
+) -> bool:
+    """Begin a round, run the due timers and poll each function; return whether work is left."""
+    budget.begin()
+    timers()
+    busy = [function.poll() for function in functions]
+    return any(busy)
 
 
 class WatchedLoop(TimerQueue):
@@ -116,15 +128,12 @@ class WatchedLoop(TimerQueue):
         """Advance the time; then run rounds until nothing is due and no function has work."""
         self.ns += ns
         for _ in range(_MAX_ROUNDS):
-            if not self._watch.round(self._budget) and self.next_ns() != 0:
+            if not self._watch.round(self._round) and self.next_ns() != 0:
                 return
         raise RuntimeError("the device never runs out of work")
 
-    def _budget(self) -> bool:
-        self.budget.begin()
-        self.run_due()
-        busy = [function.poll() for function in self._watch.functions]
-        return any(busy)
+    def _round(self) -> bool:
+        return _poll_round(self.budget, self._watch.functions, self.run_due)
 
 
 class WatchedBar(FunctionBar):
