@@ -1,6 +1,7 @@
 """Registers through the gateway in configuration space, as iPXE and mstflint access them."""
 
 import pytest
+from helpers.device.pci import ConfigurationSpace
 from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,25 +20,6 @@ DONE, NO_SUCH_OPCODE, FAILED = 0, 1, 3
 UNKNOWN_TLV, NO_SUCH_METHOD, BAD_PARAM = 3, 6, 7
 OPERATION = {"type": 1, "len": 4}
 HEADS = operation_tlv.size + reg_tlv.size
-
-
-class ConfigurationSpace:
-    """What :class:`Gateway` needs of a bus, in front of a whole function."""
-
-    VENDOR = 0xC0
-
-    def __init__(self, function):
-        self._function = function
-
-    def get(self, offset, length):
-        return int.from_bytes(self._function.config_read(offset, length), "little")
-
-    def put(self, offset, length, value):
-        self._function.config_write(offset, value.to_bytes(length, "little"))
-
-    def capabilities(self):
-        assert self.get(self.VENDOR, 1) == 9
-        return {9: self.VENDOR}
 
 
 class Tool:

@@ -3,6 +3,7 @@
 import pytest
 from helpers.device.credits import credits_of
 from helpers.device.eth_fixtures import *  # noqa: F403
+from helpers.device.pci import ConfigurationSpace
 from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -30,27 +31,11 @@ NETWORK, DMA, PROMISC, PROMISC_MC = 1 << 31, 1 << 30, 1 << 29, 1 << 28
 WQES = 64
 
 
-class Configuration:
-    """What :class:`Gateway` needs of a bus."""
-
-    def __init__(self, function):
-        self._function = function
-
-    def get(self, offset, length):
-        return int.from_bytes(self._function.config_read(offset, length), "little")
-
-    def put(self, offset, length, value):
-        self._function.config_write(offset, value.to_bytes(length, "little"))
-
-    def capabilities(self):
-        return {9: 0xC0}
-
-
 class BootDriver:
     """iPXE's driver: a ring of each kind and their completion queue."""
 
     def __init__(self, function, memory):
-        bus = Configuration(function)
+        bus = ConfigurationSpace(function)
         bus.put(4, 2, 6)  # memory space, bus master
         self._gateway = Gateway(bus)
         self.known = self._gateway.set_space(SPACE)

@@ -82,3 +82,22 @@ class Bus:
             found[head & 0xFFFF] = (at, head >> 16 & 0xF)
             at = head >> 20
         return found
+
+
+class ConfigurationSpace:
+    """What :class:`Gateway` needs of a bus, in front of a whole function."""
+
+    VENDOR = 0xC0
+
+    def __init__(self, function):
+        self._function = function
+
+    def get(self, offset, length):
+        return int.from_bytes(self._function.config_read(offset, length), "little")
+
+    def put(self, offset, length, value):
+        self._function.config_write(offset, value.to_bytes(length, "little"))
+
+    def capabilities(self):
+        assert self.get(self.VENDOR, 1) == 9
+        return {9: self.VENDOR}
