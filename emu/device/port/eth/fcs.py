@@ -7,7 +7,7 @@ original frame.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeVar
 from zlib import crc32
 
@@ -31,10 +31,8 @@ class Damaged(Frame):
     @classmethod
     def of(cls, frame: Frame, fcs: bytes) -> Damaged:
         """Return the same frame with the check sequence of other bytes."""
-        return cls(
-            frame.data, frame.gso_size, frame.checked, frame.filled, frame.sqn, frame.source_port,
-            frame.parsed, frame.registers, fcs,
-        )  # fmt: skip
+        values = {one.name: getattr(frame, one.name) for one in fields(Frame)}
+        return cls(**values, fcs=fcs)
 
 
 class Wrong(Headers):
