@@ -75,8 +75,7 @@ def _take_pages(
         raise CmdError(
             Status.BAD_INP_LEN_ERR, "input is too short for its list of pages", f"{count}"
         )
-    if len(held) + count > MAX_PAGES:
-        raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
+    _check_space(held, count)
     pages = cmd.pas.words(count)
     yield from check_pages(giver.memory, pages, PAGE, count * PAGE)
     different: dict[int, None] = {}
@@ -96,10 +95,15 @@ def _take_pages(
                 raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
             compared += count
     _check_enabled(hca.vhca)
-    if len(held) + count > MAX_PAGES:
-        raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
+    _check_space(held, count)  # other commands may have used it up
     held.accept(different)
     giver.fwpages.accepted += 1
+
+
+def _check_space(held: FirmwarePages, count: int) -> None:
+    """Raise LIM_ERR if ``count`` more pages would exceed MAX_PAGES."""
+    if len(held) + count > MAX_PAGES:
+        raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
 
 
 def _check_enabled(vhca: Vhca[Hca]) -> None:

@@ -248,8 +248,8 @@ class Vsc:
         the semaphore: iPXE holds it, and takes it again before its driver ends (golan_remove).
         """
         address = regs["address"] & ADDRESS_MASK
-        writing = regs["address"] & FLAG
-        space = self._spaces.get(regs["control"] & _SPACE_MASK)
+        writing, number = regs["address"] & FLAG, regs["control"] & _SPACE_MASK
+        space = self._spaces.get(number)
         try:
             if space is None:
                 raise _Refused
@@ -258,7 +258,7 @@ class Vsc:
             else:
                 regs["data"] = space.read(address)
                 address += space.step
-            if regs["control"] & _SPACE_MASK == SPACE_NODNIC:
+            if number == SPACE_NODNIC:
                 regs["semaphore"] = 0
         except _Refused:
             regs["data"] = BAD_WORD

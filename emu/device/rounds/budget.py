@@ -26,7 +26,6 @@ TIMER_BUDGET: Final = POLL_BUDGET // 2
 CLIENT_BUDGET: Final = POLL_BUDGET + TIMER_BUDGET
 """Steps after which no connection is served: a full poll budget and a full timer budget."""
 
-
 SEGMENT_BUDGET: Final = POLL_BUDGET // 4
 """Steps of one segment of long work: of a command, a message, page prefetch or subnet manager.
 
