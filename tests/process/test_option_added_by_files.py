@@ -26,7 +26,8 @@ FIELD = """\
         refused={Use.CAMPAIGN: "two runs would differ by it"},
     )
 """
-BEFORE = "    share_writable: bool = False\n"
+BEFORE = "    iommu: bool = option(\n"
+USES = "import Choice, Flag, Whole, Words\n", "from emu.guests.options.uses import Use\n"
 TOLD = '        "hugepages": options.hugepages,\n', '        "rng": options.rng,\n'
 
 LOOK = """
@@ -99,7 +100,8 @@ def insert(path, anchor, text, *, before=False):
 
 
 def test_an_option_of_a_guest(tree):
-    insert(tree / "emu/guests/options/guest.py", BEFORE, FIELD, before=True)
+    insert(tree / "emu/guests/options/machine.py", BEFORE, FIELD, before=True)
+    insert(tree / "emu/guests/options/machine.py", *USES)
     insert(tree / "emu/guests/machine/launch.py", *TOLD)
 
     script = f"import json, emu\ntold = {{'emu': emu.__file__}}\n{LOOK}\nprint(json.dumps(told))"

@@ -1,13 +1,14 @@
 """The options of a guest: one table for every use of guests.
 
-:class:`GuestOptions` is the table: a field for each option, with its default, its kind, its help,
-its names and the uses that refuse it. Command line, lab files, campaign files, the pytest plugin,
-records and the page README.md are generated from it.
+:class:`GuestOptions` is the table. Its bases, a module for each group of help, have a field for
+each option, with its default, its kind, its help, its names and the uses that refuse it. Command
+line, lab files, campaign files, the pytest plugin, records and the page README.md are generated
+from it.
 """
 
 from emu.guests.options.declare import Option
+from emu.guests.options.devices import DEFAULT_DEVICE
 from emu.guests.options.guest import (
-    DEFAULT_DEVICE,
     GuestOptions,
     OptionError,
     option_named,

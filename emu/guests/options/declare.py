@@ -72,10 +72,10 @@ def option(default: Any, **about: Any) -> Any:
     return dataclasses.field(default=default, metadata={_KEY: declared})
 
 
-def declared_in(cls: Any) -> tuple[Option, ...]:
-    """Return the options among a dataclass' fields, in their order."""
+def declared_in(*groups: Any) -> tuple[Option, ...]:
+    """Return the options among the fields of dataclasses, in order; each names its ``GROUP``."""
     return tuple(
-        dataclasses.replace(one.metadata[_KEY], name=one.name)
-        for one in dataclasses.fields(cls)
-        if _KEY in one.metadata
+        dataclasses.replace(one.metadata[_KEY], name=one.name, group=group.GROUP)
+        for group in groups
+        for one in dataclasses.fields(group)
     )

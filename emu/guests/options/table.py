@@ -12,7 +12,8 @@ from emu.guests.options.uses import Use
 _HEAD = """\
 # Options of a guest
 
-`scripts/gen-options-table` generates this page from `guest.py`, which declares each option once.
+`scripts/gen-options-table` generates this page. `system.py`, `kernel.py`, `devices.py`, `faults.py`
+and `machine.py` declare each option once.
 
 | command line | file | `GuestOptions` | default | meaning |
 |---|---|---|---|---|

@@ -8,7 +8,7 @@ import pytest
 from helpers.guest.guests import run
 from helpers.guest.virtual_functions import enable, interface, rdma
 
-from emu.guests.options.guest import DEFAULT_DEVICE
+from emu.guests.options.devices import DEFAULT_DEVICE
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(1800)]
 

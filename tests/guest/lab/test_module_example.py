@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
-from emu.guests.options.guest import DEFAULT_DEVICE
+from emu.guests.options.devices import DEFAULT_DEVICE
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(1800)]
 

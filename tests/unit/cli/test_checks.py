@@ -91,7 +91,7 @@ def test_a_wrong_option(command, words, says, no_start):
 def test_another_architectures_lacks(words, why, arch, no_start, monkeypatch):
     """All in one line."""
     amd64 = ARCHITECTURES["amd64"]
-    for module in ("guests.architecture", "guests.options.guest", "guests.options.checks",
+    for module in ("guests.architecture", "guests.options.system", "guests.options.checks",
                    "cli.commands.setup.guest"):  # fmt: skip
         monkeypatch.setattr(f"emu.{module}.NATIVE", amd64)
     given = words.format(arch).split()

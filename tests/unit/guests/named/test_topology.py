@@ -115,7 +115,7 @@ out = "results/{n}"
         ),
         (
             '[[guest]]\nname = "a"\n[server]\nx = 1\n',
-            ["topo.toml:4: no key 'x' here; there are trace"],
+            ["topo.toml:4: no key 'x' here; there are transport"],
         ),
     ],
 )
