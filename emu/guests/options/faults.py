@@ -12,7 +12,7 @@ from emu.guests.options.uses import OF_SERVER, ONE_FILE, OWN_PLANS, Use
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaultOptions:
+class FaultPlanOptions:
     """Options in the group Faults and traces.
 
     ``faults`` is a fault plan for the functions. ``faults_when``, or else the plan, sets its start:

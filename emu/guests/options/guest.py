@@ -11,7 +11,7 @@ from emu.guests.archive.names import check_packages
 from emu.guests.errors import LabError
 from emu.guests.options.declare import Option, declared_in
 from emu.guests.options.devices import DeviceOptions
-from emu.guests.options.faults import FaultOptions
+from emu.guests.options.faults import FaultPlanOptions
 from emu.guests.options.kernel import KernelOptions
 from emu.guests.options.kinds import Flag, Words
 from emu.guests.options.machine import MachineOptions
@@ -32,7 +32,7 @@ class OptionError(LabError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuestOptions(SystemOptions, KernelOptions, DeviceOptions, FaultOptions, MachineOptions):
+class GuestOptions(SystemOptions, KernelOptions, DeviceOptions, FaultPlanOptions, MachineOptions):
     """Options of one guest; the constructor raises :class:`LabError` for an invalid option.
 
     Each base has the options of a group in the help of commands.
