@@ -207,7 +207,7 @@ def test_limits_are_inside(text):
     ("text", "complaint"),
     [
         ("connectx4", "unknown model 'connectx4'; near it: connectx4lx, "),
-        *((f",{key}", f"{key} needs a value: {form}") for key, form in SETTINGS.items()),
+        *((f",{key}", f"{key} needs a value: {key}={one.form}") for key, one in SETTINGS.items()),
         (",", "'' is no setting; known settings: guid=N, lid=N, pages=N"),
         (",speed=9", "'speed=9' is no setting; known settings:"),
         (",link=IB", "link='IB' is neither ib nor eth"),
@@ -300,7 +300,7 @@ class TestCrypto:
 
     @pytest.fixture(autouse=True)
     def has_aes(self, monkeypatch):
-        monkeypatch.setattr("emu.server.service.devicespec.HAS_AES", True)
+        monkeypatch.setattr("emu.server.service.devicespec.model.HAS_AES", True)
 
     @pytest.mark.parametrize(("way", "is_wrapped"), [("plaintext", False), ("wrapped", True)])
     def test_how_keys_come(self, way, is_wrapped):
@@ -321,6 +321,6 @@ class TestCrypto:
             parse(text)
 
     def test_without_the_package(self, monkeypatch):
-        monkeypatch.setattr("emu.server.service.devicespec.HAS_AES", False)
+        monkeypatch.setattr("emu.server.service.devicespec.model.HAS_AES", False)
         with pytest.raises(DeviceSpecError, match=r"pip install mlx5emu\[crypto\]"):
             parse("connectx6,crypto=wrapped")
