@@ -6,52 +6,34 @@ import contextlib
 import os
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from emu.cli.shared.control import console
+from emu.cli.runs.campaign_progress import drive_shown
+from emu.cli.runs.campaign_report import conclude
 from emu.cli.shared.files import ExampleFile, Existing
 from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.numbers import WholeNumber
-from emu.cli.shared.progress import Reminder, display
-from emu.cli.shared.tables import Rows
-from emu.guests.conformance.results import junit, tap
+from emu.cli.shared.progress import display
 from emu.guests.machine.launch import provide
-from emu.guests.share import NOT_EXECUTABLE, NOT_FOUND
 from emu.host.counted import counted
 from emu.host.printable import one_line
 from emu.instruments.campaign.child import Child
-from emu.instruments.campaign.description import Ended, RunResult
-from emu.instruments.campaign.drive import RunExecutor, drive
+from emu.instruments.campaign.drive import RunExecutor
 from emu.instruments.campaign.guest_run import NAME as GUEST_RUN
 from emu.instruments.campaign.local import Local
 from emu.instruments.campaign.matrix import read
 from emu.instruments.campaign.minimize import minimize_plan, slug
-from emu.instruments.campaign.page import page
 from emu.instruments.campaign.report import (
-    AXES,
-    CampaignReport,
-    cases,
-    cell,
-    comparison,
     report,
-    summary,
-    unfired,
 )
-from emu.instruments.campaign.store import Store, as_json, selected
+from emu.instruments.campaign.store import Store, selected
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_DOWN, _ACROSS = "plan", "kernel"
-"""Axes of the table of all results."""
-_MAX_WHYS = 5
-"""Maximum number of printed reasons of commands that were not found."""
 _MATRIX = ExampleFile("campaign")
 _DIRECTORY = Existing(is_directory=True)
 _OPTIONS = (
@@ -176,7 +158,7 @@ def show_report(directory: Path, minimize: bool) -> None:
     store = Store.open(directory)
     if minimize:
         _minimize(store)
-    sys.exit(_conclude(store))
+    sys.exit(conclude(store))
 
 
 def _check_executor(jobs: int | None, dask: str | None) -> None:
@@ -228,7 +210,7 @@ def _carry_on(
         drive_shown(store, _executor(store, names, jobs, dask), names)
         if minimize:
             _minimize(store)
-    sys.exit(_conclude(store, names))
+    sys.exit(conclude(store, names))
 
 
 @contextlib.contextmanager
@@ -275,65 +257,6 @@ def _executor(
     return Local(jobs or max(len(os.sched_getaffinity(0)) // 2, 1), GUEST_RUN)
 
 
-def _described(result: RunResult) -> str:
-    """Return a run's end and its findings, or the reason, in words."""
-    titles = "; ".join(one.title for one in result.findings) or result.why
-    return f"{', '.join(filter(None, (result.ended.value, unfired([result]))))} {titles}"
-
-
-def drive_shown(
-    store: Store,
-    executor: RunExecutor,
-    names: Collection[str] | None = None,
-    describe: Callable[[RunResult], str] = _described,
-) -> None:
-    """Execute the missing runs among ``names``, by default among all, and show the progress.
-
-    A terminal shows a progress bar and runs with findings; otherwise each run prints a line, with
-    the words of ``describe``. Raises as :func:`emu.instruments.campaign.drive.drive` does.
-    """
-    screen = Console(stderr=True)
-    counts: Counter[Ended] = Counter()
-    reminder = Reminder(lambda text: screen.print(text, highlight=False, soft_wrap=True))
-    with _bar(screen) as (bar, task), contextlib.closing(reminder):
-
-        def tell(done: int, total: int, result: RunResult | None) -> None:
-            if result is not None:
-                counts[result.ended] += 1
-            said = ", ".join(f"{count} {ended.value}" for ended, count in counts.items())
-            if not screen.is_terminal:
-                text = f"{done} of {counted(total, 'run')} done"
-                reminder.begin(text, is_printed=result is not None)
-            bar.update(task, completed=done, total=total, description=said or "runs")
-            if result is not None and (not screen.is_terminal or result.findings):
-                line = one_line(f"{result.name}: {describe(result)}".rstrip())
-                screen.print(
-                    f"{done}/{total} {line}", highlight=False, markup=False, emoji=False,
-                    soft_wrap=True,
-                )  # fmt: skip
-
-        drive(store, executor, tell, names)
-
-
-@contextlib.contextmanager
-def _bar(screen: Console) -> Iterator[tuple[Progress, Any]]:
-    """Hold a progress bar while the body runs; yield it with its task.
-
-    Without a terminal the bar shows nothing.
-    """
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        console=screen,
-        transient=True,
-        disable=not screen.is_terminal,
-    )
-    with bar:
-        yield bar, bar.add_task("runs", total=None)
-
-
 def _minimize(store: Store) -> None:
     """Search and store minimal plans of findings that have a record and no plan yet.
 
@@ -357,87 +280,3 @@ def _minimize(store: Store) -> None:
                 store.write(f"minimized/{path.name}", plan)
     finally:
         child.stop()
-
-
-def _conclude(store: Store, names: Collection[str] | None = None) -> int:
-    """Write the report of all runs, print that of ``names``, and return the exit status.
-
-    The status is 0 if each of ``names`` (all by default) passed, was skipped or ended as the matrix
-    expects, else 1.
-    """
-    results = store.results()
-    outcome = report(store.name, store.runs, results)
-    chosen = {name: run for name, run in store.runs.items() if names is None or name in names}
-    shown = report(store.name, chosen, results)
-    screen = console()
-    _print(screen, shown)
-    store.write("report.json", as_json(summary(outcome)))
-    for name, form in (("report.xml", junit), ("report.tap", tap)):
-        store.write(name, form(cases(outcome)))
-    html = "".join(page(outcome, lambda name: (store.path / name).exists()))
-    screen.print(f"{store.write('report.html', html)}", soft_wrap=True)
-    return 0 if shown.is_good else 1
-
-
-def _print(screen: Console, outcome: CampaignReport) -> None:
-    """Print the campaign's tables: results by plan and kernel, counts by axis, findings."""
-    for axis in AXES:
-        counts = outcome.counts(axis)
-        if axis == _DOWN:
-            _show(screen, _crossed(outcome))
-        if axis == _DOWN or (len(counts) == 1 and axis != AXES[0]):
-            continue
-        ends = [ended.value for ended in Ended]
-        table = Rows(axis, *ends, numbers=ends)
-        for name, counter in counts.items():
-            table.add(name, *(str(counter[ended] or "") for ended in Ended))
-        _show(screen, table)
-    for line in _whys(outcome):
-        screen.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)
-    if outcome.groups:
-        table = Rows("finding", "kind", "runs", "kernels", "plans", "record", numbers=("runs",))
-        for group in outcome.groups:
-            table.add(
-                one_line(group.title, 120),
-                group.kind.value,
-                str(len(group.runs)),
-                ", ".join(group.kernels),
-                _few(group.plans),
-                group.first,
-            )
-        _show(screen, table)
-    missing = f", {outcome.missing} missing" if outcome.missing else ""
-    runs = f"{len(outcome.results)} of {len(outcome.runs)} runs"
-    results = [*outcome.results.values()]
-    found = counted(len(outcome.groups), "finding")
-    notes = filter(None, (unfired(results), comparison(results)))
-    screen.print("; ".join([f"{runs}{missing}, {found}", *notes]))
-
-
-def _whys(outcome: CampaignReport) -> list[str]:
-    """Return why commands were not found or not executable, with the number of their runs."""
-    whys = Counter(
-        one.why for one in outcome.results.values() if one.status in (NOT_EXECUTABLE, NOT_FOUND)
-    )
-    shown = [(why, count) for why, count in whys.items() if why][:_MAX_WHYS]
-    return [f"{counted(count, 'run')}: {one_line(why)}" for why, count in shown]
-
-
-def _show(screen: Console, table: Rows) -> None:
-    screen.print(table)
-    screen.print()
-
-
-def _crossed(outcome: CampaignReport) -> Rows:
-    """Return the table of plans by kernels, with the outcomes of the runs."""
-    rows, columns = outcome.counts(_DOWN), outcome.counts(_ACROSS)
-    results = outcome.crossed(_DOWN, _ACROSS)
-    table = Rows(_DOWN, *columns)
-    for row in rows:
-        cells = [results.get((row, column)) for column in columns]
-        table.add(row, *(cell(one)[1] if one else "" for one in cells))
-    return table
-
-
-def _few(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

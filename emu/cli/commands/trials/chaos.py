@@ -12,7 +12,6 @@ from typing import Any
 import click
 import cloup
 
-from emu.cli.commands.trials.campaign import drive_shown
 from emu.cli.options.chaos import (
     ChaosChoices,
     TestCommand,
@@ -22,6 +21,7 @@ from emu.cli.options.chaos import (
 from emu.cli.options.guest import given_values, guest_options, prepare, to_options
 from emu.cli.options.place import in_share, place_options, with_share
 from emu.cli.options.results import results_options, write_results
+from emu.cli.runs.campaign_progress import drive_shown
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.tables import Rows
