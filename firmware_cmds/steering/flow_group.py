@@ -9,7 +9,8 @@ from emu.device.engine.eth.steering import changes as steering
 from emu.device.engine.eth.steering.criteria import Criteria, fields_of
 from emu.device.engine.eth.steering.hash_split import HashSplit
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import SWITCHING, FlowGroup, FlowTable, Matcher
+from emu.device.objects.eth.flow.matcher import Matcher
+from emu.device.objects.eth.flow.table import SWITCHING, FlowGroup, FlowTable
 from emu.device.objects.eth.match_definer import MatchDefiner
 from firmware_cmds.steering.flow_table import domain_of, queried_table, table_of
 from firmware_cmds.steering.software import check_is_firmwares

@@ -18,7 +18,7 @@ from layouts.objects.flow_meter import flow_meter_aso_obj
 from layouts.steering.fte import exe_aso_ctrl_flow_meter
 
 if TYPE_CHECKING:
-    from emu.device.objects.eth.flow import FlowTable
+    from emu.device.objects.eth.flow.table import FlowTable
     from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in
     from layouts.steering.fte import flow_context

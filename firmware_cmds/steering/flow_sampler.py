@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import FlowTable, Sampler
+from emu.device.objects.eth.flow.table import FlowTable
+from emu.device.objects.eth.flow.targets import Sampler
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from firmware_cmds.given_object import given_object
 from layouts.enums import Status

@@ -8,7 +8,8 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.esw import sharing
 from emu.device.engine.eth.steering import changes as steering
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import ACLS, SNIFFING, SWITCHING, FlowDomain, FlowTable, Miss
+from emu.device.objects.eth.flow.domain import FlowDomain
+from emu.device.objects.eth.flow.table import ACLS, SNIFFING, SWITCHING, FlowTable, Miss
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, parts
 from emu.device.objects.object import DRIVER_UID
 from emu.device.state.eswitch import ForeignRoot

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import changes as steering
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import (
-    FlowEntry,
-    FlowTable,
-)
+from emu.device.objects.eth.flow.table import FlowEntry, FlowTable
 from firmware_cmds.steering.flow_group import group_of
 from firmware_cmds.steering.flow_table import domain_of, queried_table, table_of
 from firmware_cmds.steering.fte_action import LIST_ITEM_BYTES, LONG, Lists, action_of

@@ -14,14 +14,9 @@ from emu.device.engine.eth.steering import changes as steering
 from emu.device.engine.eth.steering import vlan_tags
 from emu.device.engine.eth.steering.reformat import DECAP
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import (
-    ACLS,
-    FlowTable,
-    FteAction,
-    FteVerdict,
-    Sampler,
-    VportTarget,
-)
+from emu.device.objects.eth.flow.action import FteAction, FteVerdict, VportTarget
+from emu.device.objects.eth.flow.table import ACLS, FlowTable
+from emu.device.objects.eth.flow.targets import Sampler
 from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounters
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.packet_reformat import BEGINNINGS, PacketReformat

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering.rewrite import context_of
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import SWITCHING
+from emu.device.objects.eth.flow.table import SWITCHING
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowTableType
 from layouts.steering import modify_header as layout

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth.ste.actions import Planner
 from emu.device.engine.eth.ste.walk import SteeringMemory
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import FlowTable, Sampler, VportTarget
+from emu.device.objects.eth.flow.action import VportTarget
+from emu.device.objects.eth.flow.table import FlowTable
+from emu.device.objects.eth.flow.targets import Sampler
 from emu.device.objects.eth.flow_meter import FlowMeterAso
 from emu.device.objects.eth.icm_addresses import vport_of
 from layouts.enums import Status

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from emu.device.objects.eth.flow import FlowDomain, FlowTable
+from emu.device.objects.eth.flow.domain import FlowDomain
+from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.ledger import Ledger
 from layouts.eth_enums import FlowTableType

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from emu.device import objects
 from emu.device.objects.deferred_free import DeferredFree
 from emu.device.objects.domains import Pd, QCounter, TransportDomain, Uar, Uctx, Xrcd
-from emu.device.objects.eth.flow import ACLS, DECISIONS, FlowDomain, FlowEntry, FlowGroup, FlowTable
+from emu.device.objects.eth.flow.domain import DECISIONS, FlowDomain
+from emu.device.objects.eth.flow.table import ACLS, FlowEntry, FlowGroup, FlowTable
 from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounterBulk, FlowCounters
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.pacing import SchedulingElement

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from emu.device.function.function import Function
-from emu.device.objects.eth.flow import FlowTable
+from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.object import MAX_CHILDREN, Object
 from emu.device.objects.queues.qp import Qp

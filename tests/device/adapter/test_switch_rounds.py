@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 from helpers.device.switches import UPLINK, Switch
 
-from emu.device.objects.eth.flow import DECISIONS, FlowEntry
+from emu.device.objects.eth.flow.domain import DECISIONS
+from emu.device.objects.eth.flow.table import FlowEntry
 from emu.device.port.eth.headers import parse
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.objects.eth.flow import FlowTable
+from emu.device.objects.eth.flow.table import FlowTable
 from emu.driver.ethernet.interfaces import create_tis
 from emu.driver.ethernet.rings import sq_fields
 from layouts.cmd import MAILBOX_DATA_BYTES

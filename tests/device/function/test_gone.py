@@ -14,7 +14,7 @@ import pytest
 from helpers.device.reachable import owned, still_reached
 from helpers.device.waiting import CASES, World
 
-from emu.device.objects.eth.flow import FlowEntry, FlowGroup, FlowTable
+from emu.device.objects.eth.flow.table import FlowEntry, FlowGroup, FlowTable
 from emu.device.objects.queues.srq import SrqForm
 from layouts.enums import Op, Status, TeardownProfile
 from layouts.function.odp import mem_page_fault_info, trans_page_fault_info

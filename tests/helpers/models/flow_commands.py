@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from emu.device.objects.eth.flow import FteVerdict, Miss
+from emu.device.objects.eth.flow.action import FteVerdict
+from emu.device.objects.eth.flow.table import Miss
 from helpers.models.flow_model import Entry, Table, outcome
 
 

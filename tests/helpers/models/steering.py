@@ -7,14 +7,9 @@ from functools import total_ordering
 from emu.device.engine.eth.steering import changes as steering
 from emu.device.engine.eth.steering.criteria import Criteria
 from emu.device.engine.eth.steering.domain import decide
-from emu.device.objects.eth.flow import (
-    FlowDomain,
-    FlowEntry,
-    FlowGroup,
-    FlowTable,
-    FteAction,
-    FteVerdict,
-)
+from emu.device.objects.eth.flow.action import FteAction, FteVerdict
+from emu.device.objects.eth.flow.domain import FlowDomain
+from emu.device.objects.eth.flow.table import FlowEntry, FlowGroup, FlowTable
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import Object
 from emu.device.objects.table import Table

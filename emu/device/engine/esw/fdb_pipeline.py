@@ -31,13 +31,9 @@ from emu.device.engine.eth.steering.packet_context import (
     each_of,
     through,
 )
-from emu.device.objects.eth.flow import (
-    FDB_DEFAULT,
-    Decision,
-    FlowDomain,
-    FlowTable,
-    VportTarget,
-)
+from emu.device.objects.eth.flow.action import FDB_DEFAULT, VportTarget
+from emu.device.objects.eth.flow.domain import Decision, FlowDomain
+from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import UPLINK, FrameError, Marked, source_of
 from emu.device.port.eth.vlan import pad

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Adapter, Vhca
-    from emu.device.objects.eth.flow import FlowTable
+    from emu.device.objects.eth.flow.table import FlowTable
     from emu.device.state.eswitch import Eswitch
     from emu.device.state.hca import Hca
 

@@ -30,7 +30,7 @@ from emu.device.state.points import FaultPoint
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
-    from emu.device.objects.eth.flow import VportTarget
+    from emu.device.objects.eth.flow.action import VportTarget
     from emu.device.ports import CarryTrain
     from emu.device.state.hca import Hca
 

@@ -21,7 +21,8 @@ from layouts.eth_enums import LagPortSelect
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Adapter, Vhca
     from emu.device.adapter.lag import Lag
-    from emu.device.objects.eth.flow import FlowDomain, FlowTable
+    from emu.device.objects.eth.flow.domain import FlowDomain
+    from emu.device.objects.eth.flow.table import FlowTable
     from emu.device.port.eth.frame import Frame
     from emu.device.rounds.budget import Budget
     from emu.device.state.hca import Hca

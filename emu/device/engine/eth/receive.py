@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from emu.device.adapter.adapter import Vhca
     from emu.device.objects.domains import LoopbackSource
-    from emu.device.objects.eth.flow import FlowDomain
+    from emu.device.objects.eth.flow.domain import FlowDomain
     from emu.device.port.eth.vport import NicVport
     from emu.device.state.hca import Hca
 

@@ -16,7 +16,7 @@ from emu.device.engine.eth.deliver import deliver
 from emu.device.engine.eth.sessions import take as take_or_hold
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.route import queues_of
-from emu.device.objects.eth.flow import FlowDomain
+from emu.device.objects.eth.flow.domain import FlowDomain
 from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.plain import plain
 from emu.device.rounds.costs import LOG_CUT_PER_STEP

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.steering.packet_context import PacketContext, decision_on
-from emu.device.objects.eth.flow import VportTarget
+from emu.device.objects.eth.flow.action import VportTarget
 from emu.device.port.eth.headers import FrameError
 
 if TYPE_CHECKING:

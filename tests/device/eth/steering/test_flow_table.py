@@ -8,7 +8,8 @@ import pytest
 
 from emu.device.errors import syndrome_of
 from emu.device.models import LINKS
-from emu.device.objects.eth.flow import FlowEntry, FlowTable, FteAction, FteVerdict, Miss
+from emu.device.objects.eth.flow.action import FteAction, FteVerdict
+from emu.device.objects.eth.flow.table import FlowEntry, FlowTable, Miss
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import (

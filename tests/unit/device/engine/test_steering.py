@@ -27,14 +27,9 @@ from emu.device.engine.eth.steering.criteria import fields_of as fields_of_param
 from emu.device.engine.eth.steering.domain import MAX_DELIVERIES, MAX_FIELDS, MAX_GROUPS
 from emu.device.engine.eth.steering.fields import FIELDS, cvlan_tag_alone
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import (
-    CACHED,
-    CACHED_ITEMS,
-    FlowTable,
-    FteAction,
-    FteVerdict,
-    Miss,
-)
+from emu.device.objects.eth.flow.action import FteAction, FteVerdict
+from emu.device.objects.eth.flow.domain import CACHED, CACHED_ITEMS
+from emu.device.objects.eth.flow.table import FlowTable, Miss
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.port.eth.headers import ICMP, ICMPV6, parse
 from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
@@ -690,8 +685,9 @@ class AgainstTheModel(RuleBasedStateMachine):
             for group in table.groups:
                 wanted[table] += 1
                 for entry in group.entries.values():
-                    for target in entry.action.tables:
-                        wanted[target] += 1
+                    for target in entry.action.destinations:
+                        if target in wanted:
+                            wanted[target] += 1
         assert {table: table.refs for table in self.models} == wanted
 
 

@@ -22,14 +22,9 @@ from emu.device.engine.eth.steering.colors import marks_of
 from emu.device.engine.eth.steering.fields import source
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.rewrite import rewrite
-from emu.device.objects.eth.flow import (
-    FlowTable,
-    FteAction,
-    FteVerdict,
-    Sampler,
-    StcJump,
-    VportTarget,
-)
+from emu.device.objects.eth.flow.action import FteAction, FteVerdict, VportTarget
+from emu.device.objects.eth.flow.table import FlowTable
+from emu.device.objects.eth.flow.targets import Sampler, StcJump
 from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounters
 from emu.device.objects.eth.flow_meter import LOG_MAX_IN_RANGE, FlowMeterAso, Metering
 from emu.device.objects.eth.icm_addresses import DROPS, IcmKind, place_at

@@ -12,16 +12,10 @@ from collections.abc import Iterable
 from emu.device.engine.eth.steering.fields import source
 from emu.device.engine.eth.steering.match_field import COSTS, Part
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import (
-    FlowDomain,
-    FlowEntry,
-    FlowGroup,
-    FlowTable,
-    FteAction,
-    FteVerdict,
-    Miss,
-    Sampler,
-)
+from emu.device.objects.eth.flow.action import FteAction, FteVerdict
+from emu.device.objects.eth.flow.domain import FlowDomain
+from emu.device.objects.eth.flow.table import FlowEntry, FlowGroup, FlowTable, Miss
+from emu.device.objects.eth.flow.targets import Sampler
 from layouts.enums import Status
 from layouts.eth_enums import FlowSource
 
@@ -78,8 +72,9 @@ def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = F
             Status.BAD_PARAM_ERR,
             "flow table entry must have destinations if it forwards, else none",
         )
-    targets: list[FlowTable | Sampler] = [*action.tables, *action.samplers]
-    for target in targets:
+    for target in action.destinations:
+        if not isinstance(target, (FlowTable, Sampler)):
+            continue
         is_free = ignores_level or (isinstance(target, FlowTable) and target.roots is not None)
         if target.level <= table.level and not is_free:
             raise CmdError(

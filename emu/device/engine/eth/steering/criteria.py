@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, SupportsBytes
 from emu.device.engine.eth.steering.fields import FIELDS, OF_SWITCHES, cvlan_tag_alone
 from emu.device.engine.eth.steering.match_field import Part, cost_of
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow import Key
+from emu.device.objects.eth.flow.matcher import Key
 from emu.device.port.eth.headers import Headers
 from layouts.enums import Status
 from layouts.eth_enums import MatchCriteria

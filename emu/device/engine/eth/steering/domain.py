@@ -14,18 +14,10 @@ from emu.device.engine.eth.steering.changes import disuse_parts, use_parts
 from emu.device.engine.eth.steering.fields import base
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.rewrite import rewrite
-from emu.device.objects.eth.flow import (
-    FDB_DEFAULT,
-    Decision,
-    FlowDomain,
-    FlowTable,
-    FteAction,
-    FteVerdict,
-    Miss,
-    Sampler,
-    StcJump,
-    VportTarget,
-)
+from emu.device.objects.eth.flow.action import FDB_DEFAULT, FteAction, FteVerdict, VportTarget
+from emu.device.objects.eth.flow.domain import Decision, FlowDomain
+from emu.device.objects.eth.flow.table import FlowTable, Miss
+from emu.device.objects.eth.flow.targets import Sampler, StcJump
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.flow_meter import Metering
 from emu.device.objects.eth.reshape import Step, Steps, together

@@ -15,7 +15,7 @@ from zlib import crc32
 from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.engine.eth.steering.inside import inner_field
 from emu.device.engine.eth.steering.match_field import MatchField, Part, cost_of
-from emu.device.objects.eth.flow import Key
+from emu.device.objects.eth.flow.matcher import Key
 from emu.device.port.eth.headers import Headers
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ DEFINER_FIELDS: Final[dict[str, MatchField]] = {
 
 
 class HashSplit:
-    """Implements :class:`emu.device.objects.eth.flow.Matcher`; a key is an index in the group."""
+    """The criteria of a group that splits by hash; a key is an index in the group."""
 
     def __init__(self, masks: Mapping[str, int], count: int) -> None:
         """Set up a group of ``count`` indices; ``masks`` are by names of DEFINER_FIELDS."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.engine.eth.steering.rewrite import rewrite
-from emu.device.objects.eth.flow import Decision, FlowDomain, FlowTable
+from emu.device.objects.eth.flow.domain import Decision, FlowDomain
+from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes, plain

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.steering.domain import decide
-from emu.device.objects.eth.flow import FlowDomain
+from emu.device.objects.eth.flow.domain import FlowDomain
 from emu.device.port.eth.headers import Headers, Marked, parse, source_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from emu.device.engine.eth.steering.domain import decide, decide_beside
 from emu.device.engine.eth.steering.rewrite import head, rewrite
 from emu.device.objects.domains import LoopbackSource
-from emu.device.objects.eth.flow import Decision, FlowTable
+from emu.device.objects.eth.flow.domain import Decision
+from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.reshape import Steps
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
@@ -23,7 +24,7 @@ from layouts.eth_enums import FlowTableType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emu.device.objects.eth.flow import FlowDomain
+    from emu.device.objects.eth.flow.domain import FlowDomain
     from emu.device.rounds.budget import Budget
     from emu.device.state.hca import Hca
 

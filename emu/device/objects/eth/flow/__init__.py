@@ -1,0 +1,1 @@
+"""Flow tables: their groups and entries, the actions, and the cached decisions for packets."""
