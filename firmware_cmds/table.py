@@ -12,9 +12,9 @@ _HEAD = """\
 
 Written by `scripts/gen-commands-table` from the registry; a test fails when it is stale.
 
-`objects/` has the commands on objects that a driver creates, `memory/` those on keys and on the
-adapter's memory, `steering/` those on flow tables, `function/` those on a function as a whole,
-`regs/` the access registers.
+`objects/` has the commands on objects that a driver creates, its `qp/` those on queue pairs.
+`memory/` has those on keys and on the adapter's memory, `steering/` those on flow tables,
+`function/` those on a function as a whole, `regs/` the access registers.
 
 To add a command, declare its structures in the directory of the same name in `layouts/`, write one
 decorated function here and its tests in `tests/device/`. *State* is the minimum state of the HCA in

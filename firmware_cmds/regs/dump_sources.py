@@ -21,7 +21,7 @@ from emu.device.objects.queues.qp import Qp
 from firmware_cmds.memory.mkey import query_mkey
 from firmware_cmds.objects.cq import query_cq
 from firmware_cmds.objects.eq import query_eq
-from firmware_cmds.objects.qp import query_qp
+from firmware_cmds.objects.qp.qp import query_qp
 from layouts.memory import mkey
 from layouts.objects import cq, eq, qp
 from layouts.prm import Prm

@@ -5,7 +5,7 @@ from helpers.device.refusals import missing
 
 from emu.driver.command.words import pack64
 from emu.driver.verbs.parts import Parts
-from firmware_cmds.objects import qp as qp_commands
+from firmware_cmds.objects.qp import multicast
 from layouts.enums import Op, QpState, QpType, RqType, Status
 from layouts.function import caps
 from layouts.objects.qp import destroy_qp_in
@@ -189,7 +189,7 @@ def test_destroyed_queue_pair_has_left_its_groups(driver, function, parts):
 @pytest.mark.hostile
 def test_a_queue_pair_leaves_many_groups_in_steps(driver, function, parts, monkeypatch):
     """A million memberships would take a second; meanwhile another command finds it in use."""
-    monkeypatch.setattr(qp_commands, "GROUPS_PER_PORTION", 2)
+    monkeypatch.setattr(multicast, "GROUPS_PER_PORTION", 2)
     qpn, stays = parts.make(**UD), parts.make(**UD)
     for number in range(7):
         driver.must(Op.ATTACH_TO_MCG, qpn=qpn, multicast_gid=GROUP[:-1] + bytes([number]))

@@ -1,0 +1,1 @@
+"""Commands on queue pairs (PRM "Queue pairs"; hw/qp.c)."""
