@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from emu.device.objects.memory.ring_page import RingPages
-from emu.device.objects.queues.eq import Eq
-from emu.device.objects.queues.vector_moderation import VectorModeration
+from emu.device.objects.queues.eq import Eq, VectorModeration
 from emu.device.ports import Clock, Interrupts
 from emu.device.state.probes import Probes
 from layouts.enums import EventType

@@ -16,8 +16,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from emu.device.objects.queues.eq import Eq
-from emu.device.objects.queues.vector_moderation import VectorModeration
+from emu.device.objects.queues.eq import Eq, VectorModeration
 from emu.device.ports import Buffer, DmaError
 from emu.device.state.points import FaultPoint
 from layouts.enums import EventType

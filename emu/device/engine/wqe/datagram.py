@@ -9,7 +9,8 @@ from emu.device.engine.wqe.messages import SOLICITED, data_segments, gather, rea
 from emu.device.engine.wqe.registry import Work, wqe_op
 from emu.device.objects.memory.rights import LOCAL_READ
 from emu.device.objects.memory.views import Views
-from emu.device.objects.queues.qp import DATAGRAM, Qp
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.qp_context import DATAGRAM
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram
 from emu.device.state.hca import Hca

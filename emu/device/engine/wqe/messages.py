@@ -22,7 +22,8 @@ from emu.device.objects.memory.rights import LOCAL_READ, LOCAL_WRITE
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import LocalAccessFailed
-from emu.device.objects.queues.qp import DATAGRAM, Qp
+from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.qp_context import DATAGRAM
 from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Destination

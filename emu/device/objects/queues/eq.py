@@ -1,13 +1,15 @@
-"""Event queues."""
+"""Event queues, and interrupt moderation of their vectors."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.ring_page import RingPage
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
+from emu.device.ports import Timer
 
 if TYPE_CHECKING:
     from layouts.objects.eq import eqc
@@ -58,3 +60,20 @@ class Eq(Object):
             "entries": 1 << self.log_size, "pi": self.pi, "ci": self.ci, "vector": self.vector,
             "armed": self.armed, "overruns": self.overruns,
         }  # fmt: skip
+
+
+@dataclass(slots=True)
+class VectorModeration:
+    """The setting of a vector, and its delayed interrupt."""
+
+    delay_ns: int
+    ready_ns: int = 0
+    """Earliest time of the next interrupt."""
+    timer: Timer | None = None
+    """Runs while an interrupt is delayed."""
+
+    def stop(self) -> None:
+        """Cancel the delayed interrupt, which is not raised."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from emu.device.objects.domains import Pd, QCounter, Xrcd
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import Object
 from emu.device.objects.queues.cq import Cq
-from emu.device.objects.queues.direct_path import DirectPath, Marks
+from emu.device.objects.queues.direct_path import DirectPath
 from emu.device.objects.queues.pace import Pace
-from emu.device.objects.queues.queue import Queue
+from emu.device.objects.queues.qp_context import QpContext
 from emu.device.objects.queues.rendezvous import AdapterRequests
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.streams import DciStreams
 from emu.device.ports import Timer
 from emu.device.rounds.sizes import COST_OF_ENDING
 from layouts.enums import PmState, QpState, QpType
-from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.dct import Responder
@@ -31,24 +29,8 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import SendRing
     from layouts.objects.qp import qpc
 
-_MTU_BYTES: Final = {code: 128 << code for code in range(1, 6)}
-"""IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""
-
-_SMALLEST_MTU: Final = 256
-_LARGEST_MTU: Final = 4096
-"""MTU for other codes, 0 among them: iPXE's golan.c sets none for datagrams."""
-
-
-_MIGRATED: Final = PmState.MIGRATED
-_MAY_MIGRATE: Final = {int(state): state for state in (PmState.ARMED, PmState.REARM)}
-
 _SILENT: Final = (QpState.RST, QpState.INIT, QpState.ERR)
 """States in which the queue pair receives no messages."""
-
-DATAGRAM: Final = frozenset({QpType.UD, QpType.QP0, QpType.QP1})
-"""Services without a connection."""
-_SERVICES: Final = {one: Service[one.name] for one in (QpType.RC, QpType.UC, QpType.XRC)}
-_revisions = count(1)
 
 
 class ConnectionEnd(Protocol):
@@ -99,93 +81,18 @@ class Steer(Protocol):
         """Receive a datagram; return False if it is dropped."""
 
 
-class GlobalRoute(NamedTuple):
-    """Source and destination GID of a path whose packets have a global route header."""
-
-    own: bytes
-    peer: bytes
-
-
-class Qp(Queue):
+class Qp(QpContext):
     """A queue pair.
 
-    ``ctx`` is the context as set by commands; ``decode`` extracts the values that the engine needs
-    for every message. State, PSNs and retry counts are attributes and are written back into the
-    context for a query.
+    State, PSNs and retry counts are attributes and are written back into the context for a query.
     """
 
     __slots__ = (
-        "ack_timeout",
-        "adapter_requests",
-        "begun",
-        "blocks_loopback",
-        "buffer",
-        "connection",
-        "cs_req",
-        "cs_res",
-        "ctx",
-        "destination",
-        "direct_path",
-        "drains_on_sigerr",
-        "epsn",
-        "error_syndrome",
-        "eth_prio",
-        "has_alternate",
-        "has_mmo",
-        "has_refused_path",
-        "header_bytes",
-        "held_by",
-        "is_draining",
-        "is_established",
-        "is_ipoib",
-        "is_looped",
-        "lag_affinity",
-        "marks",
-        "max_dest_rd_atomic",
-        "max_message",
-        "max_rd_atomic",
-        "mcgs",
-        "min_rnr_nak",
-        "moving",
-        "mtu_bytes",
-        "offloads_rendezvous",
-        "pace",
-        "page_faults",
-        "path_state",
-        "pd",
-        "pkey_index",
-        "psn",
-        "q_key",
-        "rae",
-        "rcq",
-        "registers",
-        "remote_qpn",
-        "repeated_page_faults",
-        "responder",
-        "response_pace",
-        "retries",
-        "retry_count",
-        "revision",
-        "rlky",
-        "rnr_retries",
-        "rnr_retry",
-        "route",
-        "rq",
-        "rre",
-        "rwe",
-        "scq",
-        "serial",
-        "service",
-        "sq",
-        "srq",
-        "st",
-        "state",
-        "steer",
-        "streams",
-        "timer",
-        "umems",
-        "waiting_receive",
-        "xrcd",
+        "adapter_requests", "begun", "buffer", "connection", "cs_req", "cs_res", "direct_path",
+        "error_syndrome", "has_mmo", "held_by", "is_draining", "is_established", "is_ipoib", "mcgs",
+        "moving", "pace", "page_faults", "pd", "rcq", "repeated_page_faults", "responder",
+        "response_pace", "retries", "rnr_retries", "rq", "scq", "serial", "sq", "srq", "state",
+        "steer", "streams", "timer", "umems", "waiting_receive", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -207,12 +114,8 @@ class Qp(Queue):
         umems: tuple[Umem, ...] = (),
     ) -> None:
         """Create a queue pair in RST, with its rings in ``buffer``."""
-        super().__init__(sq)
-        self.ctx = ctx
+        super().__init__(ctx, sq)
         self.buffer = buffer
-        self.st = QpType(ctx.st)
-        self.service = _SERVICES.get(self.st)
-        """Transport service of its connected packets; None for datagrams and local requests."""
         self.pd = pd
         self.scq = scq
         self.rcq = rcq
@@ -257,12 +160,6 @@ class Qp(Queue):
         self.cs_req = self.cs_res = 0
         """Maximum bytes of a response, and of a received SEND, that go to the CQE instead of
         memory: 0, 32 or 64 (scatter to CQE)."""
-        self.has_alternate = False
-        """Whether the driver has loaded an alternate path that is not in use yet."""
-        self.path_state = PmState.MIGRATED
-        """Path migration state (``emu.device.engine.qp.migration``)."""
-        self.has_refused_path = False
-        """Whether an event has reported the peer's migration to an unknown path."""
         self.has_mmo = False
         """Whether the queue pair supports memory-to-memory operations."""
         self.pace: Pace | None = None
@@ -279,21 +176,8 @@ class Qp(Queue):
         self.error_syndrome: bytes | None = None
         """The error that stopped the queue pair, for a query (mlx5_ifc: cqe_error_syndrome)."""
         self.state = QpState.RST
-        self.revision = 0
-        """Number of this context, unique among all queue pairs of the process."""
-        self.destination = 0
-        """Destination address of the context's path (``emu.device.port.link.Link``).
-
-        0 for datagram services.
-        """
-        self.route: GlobalRoute | None = None
-        """The global route header's GIDs for the path; None if the packets need no such header."""
         self.direct_path: DirectPath | None = None
         """The path to a peer of this process, once both have agreed on it."""
-        self.header_bytes = 0
-        """Bytes of the link layer's headers in front of each packet on the path."""
-        self.marks: Marks | None = None
-        """Priority markings of these headers, on ports that count by priority."""
         self.decode()
 
     @property
@@ -302,60 +186,11 @@ class Qp(Queue):
         return self.BASE_BYTES * ends + self.buffer.host_bytes
 
     def decode(self) -> None:
-        """Extract the values from the context after a transition has changed it.
-
-        Takes a new ``revision``, ends the agreement on the direct path and reloads the connection.
-        An unknown MTU code counts as 256 bytes; as 4096 for datagrams.
-        """
-        ctx = self.ctx
-        self.revision, self.direct_path = next(_revisions), None
-        path = ctx.primary_address_path
-        self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
-        self.max_rd_atomic = 1 << int(ctx.log_sra_max)
-        """READs and atomics that it may send at once."""
-        self.max_dest_rd_atomic = 1 << int(ctx.log_rra_max)
-        """READs that it takes at once."""
-        self.drains_on_sigerr = bool(ctx.drain_sigerr)
-        """Whether a signature error moves it to SQD after its current requests."""
-        self.offloads_rendezvous = bool(ctx.offload_type)
-        """Whether the adapter carries out rendezvous of tag matching."""
-        self.eth_prio = int(path.eth_prio)
-        """The Ethernet priority of its path."""
-        self.rlky = bool(ctx.rlky)
-        """Whether requests may use the reserved lkey."""
-        self.registers = bool(ctx.fre)
-        """Whether UMRs may name physical addresses (fast registration)."""
-        self.blocks_loopback = bool(ctx.block_lb_mc)
-        """Whether it receives none of its own multicast datagrams."""
-        self.lag_affinity = int(ctx.lag_tx_port_affinity)
-        """The LAG port of its packets; 0 leaves the choice to the LAG."""
-        self.has_refused_path = False
-        self.path_state = _MIGRATED
-        if self.has_alternate:
-            self.path_state = _MAY_MIGRATE.get(ctx.pm_state, _MIGRATED)
-        self.psn, self.epsn = int(ctx.next_send_psn), int(ctx.next_rcv_psn)
-        self.is_looped = bool(path.fl)
-        """Whether the path leads back to its own function, on any port type."""
-        self.remote_qpn = int(ctx.remote_qpn)
-        self.pkey_index, self.q_key = int(path.pkey_index), int(ctx.q_key)
-        self.mtu_bytes = _MTU_BYTES.get(ctx.mtu, _SMALLEST_MTU)
-        self.max_message = (
-            _MTU_BYTES.get(ctx.mtu, _LARGEST_MTU)
-            if self.st in DATAGRAM
-            else 1 << int(ctx.log_msg_max)
-        )
-        """Bytes of the longest message; for datagram services, of the longest datagram."""
-        self.ack_timeout, self.retry_count = int(path.ack_timeout), int(ctx.retry_count)
-        self.rnr_retry, self.min_rnr_nak = int(ctx.rnr_retry), int(ctx.min_rnr_nak)
+        """Extract the values, end the agreement on the direct path and reload the connection."""
+        super().decode()
+        self.direct_path = None
         if self.connection is not None:
             self.connection.reload()
-
-    def arm(self) -> None:
-        """Enter path migration state ARMED, as the peer may migrate too.
-
-        The next failure migrates this queue pair to its alternate path.
-        """
-        self.ctx.pm_state = self.path_state = PmState.ARMED
 
     def encode(self) -> qpc:
         """Write state, PSNs and the send queue's counter into the context; return it."""
@@ -450,7 +285,7 @@ class Qp(Queue):
         """
         self.unlink()
         self.is_draining = self.is_established = False
-        self.has_alternate, self.path_state = False, _MIGRATED
+        self.has_alternate, self.path_state = False, PmState.MIGRATED
         self.begun = None
         self.repeated_page_faults.clear()
         if self.streams is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
-from emu.device.objects.queues.qp import GlobalRoute
+from emu.device.objects.queues.qp_context import GlobalRoute
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.congestion import Congestion
 from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
 from emu.device.objects.queues.direct_path import Marks, Uncounted
-from emu.device.objects.queues.qp import GlobalRoute
+from emu.device.objects.queues.qp_context import GlobalRoute
 from emu.device.port.congestion import Congestion
 from emu.device.port.counts import MAX_VIOLATIONS
 from emu.device.port.datagram import Datagram, Destination, Origin
