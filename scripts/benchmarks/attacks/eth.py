@@ -44,6 +44,15 @@ MASKS = {
 }  # fmt: skip
 
 
+def post_large(
+    sq: SendQueue, count: int, *sges: tuple[int, int, int], mss: int, to: bytes = b""
+) -> None:
+    """Post large sends of ``mss`` bytes a packet, to the address ``to`` if given; do not ring."""
+    header = to + EthPacket(payload=b"").frame()[len(to) :]
+    for _ in range(count):
+        sq.send(*sges, opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0)
+
+
 class Segment:
     """Two functions on a switch; the second one forwards every frame to many queues."""
 
@@ -111,12 +120,8 @@ def many_copies(watch: Watch) -> Iterator[None]:
 @pattern(f"large sends of {MAX_SEGMENTS} packets each")
 def many_packets(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, 1)
-    payload = segment.left.region(LARGE_BYTES)
-    header, mss = EthPacket(payload=b"").frame(), -(-LARGE_BYTES // MAX_SEGMENTS)
-    for _ in range(16):
-        segment.sq.send(
-            payload.sge(), opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0
-        )
+    mss = -(-LARGE_BYTES // MAX_SEGMENTS)
+    post_large(segment.sq, 16, segment.left.region(LARGE_BYTES).sge(), mss=mss)
     yield
     segment.sq.ring_doorbell()
     segment.left.settle()
@@ -126,12 +131,8 @@ def many_packets(watch: Watch) -> Iterator[None]:
 @pattern(f"large sends of {MAX_SEGMENTS} packets each, to {QUEUES} queues")
 def many_of_both(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, QUEUES)
-    payload = segment.left.region(LARGE_BYTES)
-    header, mss = EthPacket(payload=b"").frame(), -(-LARGE_BYTES // MAX_SEGMENTS)
-    for _ in range(4):
-        segment.sq.send(
-            payload.sge(), opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0
-        )
+    mss = -(-LARGE_BYTES // MAX_SEGMENTS)
+    post_large(segment.sq, 4, segment.left.region(LARGE_BYTES).sge(), mss=mss)
     yield
     segment.sq.ring_doorbell()
     segment.left.settle()
@@ -140,12 +141,7 @@ def many_of_both(watch: Watch) -> Iterator[None]:
 @pattern(f"large sends into single bytes, four keys deep, to {QUEUES} queues")
 def scattered_receives(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, QUEUES, is_scattered=True)
-    payload = segment.left.region(LARGE_BYTES)
-    header = EthPacket(payload=b"").frame()
-    for _ in range(4):
-        segment.sq.send(
-            payload.sge(), opcode=Opcode.LSO, mss=1400, headers=header, ring=False, flags=0
-        )
+    post_large(segment.sq, 4, segment.left.region(LARGE_BYTES).sge(), mss=1400)
     yield
     segment.sq.ring_doorbell()
     segment.left.settle()
@@ -155,12 +151,7 @@ def scattered_receives(watch: Watch) -> Iterator[None]:
 @pattern("large sends from single bytes, four keys deep")
 def scattered_sends(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, 1)
-    key = scattered(segment.left)
-    header = EthPacket(payload=b"").frame()
-    for _ in range(64):
-        segment.sq.send(
-            *[(2048, key, 0)] * 15, opcode=Opcode.LSO, mss=1400, headers=header, ring=False, flags=0
-        )
+    post_large(segment.sq, 64, *[(2048, scattered(segment.left), 0)] * 15, mss=1400)
     yield
     segment.sq.ring_doorbell()
     segment.left.settle()

@@ -10,6 +10,7 @@ from functools import partial
 
 from rig import MappedMemory
 
+from attacks.eth import post_large
 from attacks.guest import Guest
 from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
 from emu.device.engine.eth import receive
@@ -39,7 +40,7 @@ from emu.server.net.link.direction import LinkDirection
 from emu.server.service.pcap import Capture, PcapOptions
 from firmware_cmds import TABLE
 from firmware_cmds.regs.dump_sources import SOURCES
-from layouts.enums import Op, Opcode, PortType, QpType
+from layouts.enums import Op, PortType, QpType
 from layouts.eth_enums import ModifyField
 
 MODEL = MODELS["connectx6"]
@@ -91,12 +92,8 @@ class Segment:
 
     def send_large(self, to: bytes, count: int) -> None:
         """Post large sends with the maximum number of packets."""
-        payload = self.nodes[0].region(LARGE_BYTES)
-        header, mss = to + EthPacket(payload=b"").frame()[6:], -(-LARGE_BYTES // MAX_SEGMENTS)
-        for _ in range(count):
-            self.sq.send(
-                payload.sge(), opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0
-            )
+        mss = -(-LARGE_BYTES // MAX_SEGMENTS)
+        post_large(self.sq, count, self.nodes[0].region(LARGE_BYTES).sge(), mss=mss, to=to)
 
     def run(self, ms: int = 0) -> None:
         """Ring the doorbell, and run for ``ms`` milliseconds."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from rig import MappedMemory
 
-from attacks.eth import MASKS
+from attacks.eth import MASKS, post_large
 from attacks.switches import Manager
 from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
 from emu.device.function.function import Function
@@ -36,7 +36,7 @@ from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import GeneralObject, Op, Opcode, PortType, QpType
+from layouts.enums import GeneralObject, Op, PortType, QpType
 from layouts.eth_enums import (
     FlowAction,
     FlowDestination,
@@ -139,13 +139,8 @@ class Fdb(Manager):
 
     def large(self, packets: int = MAX_SEGMENTS, count: int = SENDS) -> None:
         """Post large sends."""
-        payload = self.node.region(LARGE_BYTES)
-        header = EthPacket(payload=b"").frame()
-        for _ in range(count):
-            self.sq.send(
-                payload.sge(), opcode=Opcode.LSO, mss=-(-LARGE_BYTES // packets), headers=header,
-                ring=False, flags=0,
-            )  # fmt: skip
+        mss = -(-LARGE_BYTES // packets)
+        post_large(self.sq, count, self.node.region(LARGE_BYTES).sge(), mss=mss)
 
     def run(self, least: int) -> None:
         """Send the posted frames; raise unless ``least`` frames leave."""
@@ -160,32 +155,24 @@ def _all(flows: Flows, table: int, *ways: bytes) -> None:
     flows.entry(table, 0, flows.group(table, 0, 0), *ways)
 
 
-@pattern(f"NIC_TX: 30 tables of {CHANGES} changes each, then a tunnel, large sends")
-def sent_through_changes(watch: Watch) -> Iterator[None]:
-    fdb = Fdb(watch, NIC_TX)
+def _through_changes(fdb: Fdb, count: int, *last: bytes, **options: Any) -> Iterator[None]:
     number = fdb.tunnel(ReformatType.L2_TO_VXLAN, _VXLAN)
-    root = fdb.chain(
-        30, action=FlowAction.ALLOW, also=FlowAction.PACKET_REFORMAT,
-        beside={"packet_reformat_id": number},
-    )  # fmt: skip
-    fdb.flows.set_root(root)
+    beside = {"packet_reformat_id": number}
+    also = FlowAction.PACKET_REFORMAT
+    fdb.flows.set_root(fdb.chain(count, *last, also=also, beside=beside, **options))
     fdb.large()
     yield
     fdb.run(SENDS * MAX_SEGMENTS // 2)
+
+
+@pattern(f"NIC_TX: 30 tables of {CHANGES} changes each, then a tunnel, large sends")
+def sent_through_changes(watch: Watch) -> Iterator[None]:
+    yield from _through_changes(Fdb(watch, NIC_TX), 30, action=FlowAction.ALLOW)
 
 
 @pattern(f"FDB: 15 tables of {CHANGES} changes each, then a tunnel, large sends")
 def switched_through_changes(watch: Watch) -> Iterator[None]:
-    fdb = Fdb(watch)
-    number = fdb.tunnel(ReformatType.L2_TO_VXLAN, _VXLAN)
-    root = fdb.chain(
-        15, to_vport(UPLINK), also=FlowAction.PACKET_REFORMAT,
-        beside={"packet_reformat_id": number},
-    )  # fmt: skip
-    fdb.flows.set_root(root)
-    fdb.large()
-    yield
-    fdb.run(SENDS * MAX_SEGMENTS // 2)
+    yield from _through_changes(Fdb(watch), 15, to_vport(UPLINK))
 
 
 def _compared(ratios: tuple[int, ...]) -> None:

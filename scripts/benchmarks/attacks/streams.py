@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from attacks.eth import GROUP, LARGE_BYTES, QUEUES, Segment
+from attacks.eth import GROUP, LARGE_BYTES, QUEUES, Segment, post_large
 from attacks.keys import LIST, scattered
 from attacks.rounds import GROUP_MAC
 from attacks.rounds import Segment as Crowd
@@ -13,7 +13,6 @@ from attacks.watch import Watch, pattern
 from emu.device.port.eth.port import MAX_MTU
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -83,12 +82,7 @@ class Strided(Segment):
 
     def send_large(self, mss: int, count: int = LARGE_SENDS) -> None:
         """Post large sends of TCP of maximum length, whose packets can be merged."""
-        payload = self.left.region(LARGE_BYTES)
-        header = EthPacket(payload=b"").frame()
-        for _ in range(count):
-            self.sq.send(
-                payload.sge(), opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0
-            )
+        post_large(self.sq, count, self.left.region(LARGE_BYTES).sge(), mss=mss)
 
     def run(self) -> None:
         """Ring the doorbell, and run both functions until they are idle."""

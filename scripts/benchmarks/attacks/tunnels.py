@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attacks.eth import post_large
 from attacks.switches import Manager
 from attacks.watch import Watch, pattern
 from emu.device.models import LINKS
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.driver.ethernet.flow_fields import reformat_fields, to_vport, with_reformat
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import EthPacket
-from layouts.enums import Op, Opcode, PortType
+from layouts.enums import Op, PortType
 from layouts.eth_enums import FlowTableType, ReformatType
 
 UPLINK = 0xFFFF
@@ -49,13 +49,8 @@ class Tunneling(Manager):
 
 def _into_tunnels(watch: Watch, packets: int) -> Iterator[None]:
     manager = Tunneling(watch)
-    payload = manager.node.region(LARGE_BYTES)
-    header = EthPacket(payload=b"").frame()
-    for _ in range(SENDS):
-        manager.sq.send(
-            payload.sge(), opcode=Opcode.LSO, mss=-(-LARGE_BYTES // packets), headers=header,
-            ring=False, flags=0,
-        )  # fmt: skip
+    mss = -(-LARGE_BYTES // packets)
+    post_large(manager.sq, SENDS, manager.node.region(LARGE_BYTES).sge(), mss=mss)
     yield
     manager.sq.ring_doorbell()
     manager.loop.run()
