@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from emu.cli.shared.completion import complete_op, complete_trace_point
+from emu.cli.options.trace_events import EventOwner, event_options, owner_options
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import Existing, NewFile
 from emu.cli.shared.group import NamedGroup
-from emu.cli.shared.numbers import FunctionName, RealNumber
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.cli.shared.tables import Rows
 from emu.device.trace.event import TraceEvent, TracePoint
-from emu.device.trace.stored import REFUSED, EventChoice, kind_of
+from emu.device.trace.stored import EventChoice, kind_of
 from emu.device.trace.text import LEGEND, FunctionNames, TextForm, number
 from emu.host.counted import counted
 from emu.host.printable import one_line
@@ -31,14 +30,7 @@ from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
 from emu.instruments.traceview import perfetto as perfetto_form
 from emu.instruments.traceview.queues import TracedQueue, TracedQueues, ordered
-from emu.near import listed, near
-from layouts.enums import DeliveryStat, Op, Status, op_name
 
-_STATUSES = (
-    REFUSED,
-    *(status.name for status in Status),
-    *(status.name for status in DeliveryStat),
-)
 _STYLES: Mapping[str, str] = {
     TracePoint.CMD: "cyan",
     TracePoint.MMIO: "blue",
@@ -48,102 +40,9 @@ _STYLES: Mapping[str, str] = {
     TracePoint.CQE: "yellow",
     TracePoint.LOG: "bold",
 }
-_FEW = 8
-_MAX_LISTED = 32
-"""Names of guests, or numbers of functions, that a message lists."""
-_MAX_FUNCTIONS = 10_000
-"""Functions of a trace that are remembered: more than a server has."""
 _STORED = Existing(is_stream=True)
 _NEW_FILE = NewFile()
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _owner_options(function: F) -> F:
-    """Add --function and --guest to a command."""
-    for option in (
-        click.option("--guest", metavar="NAME", help="Show only functions of this guest of a lab."),
-        click.option(
-            "--function",
-            type=FunctionName(),
-            metavar="N",
-            help="Show only this function, such as 0, or 0.vf1.",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-class _Owner:
-    """Selects the events of a guest's functions, or of one function; all if both are None."""
-
-    def __init__(self, guest: str | None, function: int | str | None, names: FunctionNames) -> None:
-        """Take ``guest`` as GUEST, or LAB/GUEST: a trace has one lab and does not name it."""
-        self._guest = None if guest is None else guest.rpartition("/")[2]
-        self._function = function
-        self._names = names
-        self._seen: set[int] = set()
-
-    def takes(self, event: TraceEvent) -> bool:
-        """Return whether an event is selected; its names are learned first."""
-        self._names.learn(event)
-        if len(self._seen) < _MAX_FUNCTIONS:
-            self._seen.add(event.function)
-        if self._guest is not None and self._names.guest(event.function) != self._guest:
-            return False
-        return self._function is None or self._names.is_one(event.function, self._function)
-
-    def check(self) -> None:
-        """Raise BadParameter for a guest, or a function of it, that the whole trace lacks."""
-        guest, names = self._guest, self._names
-        guests = names.guests()
-        if guest is not None and guest not in guests:
-            known = listed([*map(one_line, guests)], _MAX_LISTED) or "none has a name"
-            text = f"no guest {guest!r}{near(guest, guests)}; guests of the trace: {known}"
-            raise click.BadParameter(text, param_hint="--guest")
-        if self._function is not None and len(self._seen) < _MAX_FUNCTIONS:
-            its = [one for one in self._seen if guest is None or names.guest(one) == guest]
-            if any(names.is_one(one, self._function) for one in its):
-                return
-            known = listed(names.numbers(its), _MAX_LISTED) or "none"
-            whose = "the trace" if guest is None else one_line(guest)
-            text = f"no function {self._function}; functions of {whose}: {known}"
-            raise click.BadParameter(text, param_hint="--function")
-
-
-def _known(value: str, names: Iterable[str]) -> str:
-    """Return the known name that equals ``value`` without regard to case.
-
-    Raises BadParameter, with similar names, for an unknown one.
-    """
-    known = {name.lower(): name for name in names}
-    if value.lower() in known:
-        return known[value.lower()]
-    hint = near(value, known.values()) or f"; known names: {listed([*known.values()], _FEW)}"
-    raise click.BadParameter(f"unknown name {value!r}{hint}")
-
-
-def _points(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
-    return frozenset(_known(name.strip(), TracePoint) for name in value.split(",") if value)
-
-
-def _ops(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
-    return frozenset(_op(name.strip()) for name in value.split(",") if value)
-
-
-def _op(value: str) -> str:
-    """Return the name of a command given by number or name.
-
-    Raises BadParameter for an unknown name.
-    """
-    try:
-        return op_name(int(value, 0))
-    except ValueError:
-        return _known(value, map(op_name, Op))
-
-
-def _status(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    return None if value is None else _known(value, _STATUSES)
 
 
 @click.group(cls=NamedGroup, short_help="Show, count and export recorded traces.")
@@ -156,36 +55,7 @@ def trace() -> None:
 
 @trace.command(short_help="Print a trace, or selected events.")
 @click.argument("file", type=_STORED)
-@click.option(
-    "--point",
-    "points",
-    default="",
-    callback=_points,
-    metavar="POINT[,...]",
-    shell_complete=complete_trace_point,
-    help=f"Show only these points: {', '.join(TracePoint)}. A fault is a page fault; log and "
-    "call are the kernel's (--dmesg, --ftrace).",
-)
-@click.option(
-    "--op",
-    "ops",
-    default="",
-    callback=_ops,
-    metavar="OP[,...]",
-    shell_complete=complete_op,
-    help="Show only these commands, such as CREATE_CQ or 0x400.",
-)
-@click.option(
-    "--status",
-    callback=_status,
-    metavar="STATUS",
-    help="Show only commands with this status, such as BAD_RES_ERR; refused: all but OK.",
-)
-@_owner_options
-@click.option(
-    "--since", type=RealNumber(min=0), metavar="S", help="Show events from this second on."
-)
-@click.option("--until", type=RealNumber(min=0), metavar="S", help="Show events up to this second.")
+@event_options
 @click.option(
     "--long", "is_long", is_flag=True, help="Do not truncate lines at the terminal's width."
 )
@@ -217,7 +87,7 @@ def show(
     Example: mlx5emu trace show dev.trace --point cmd --status refused
     """
     choice, form = EventChoice(**criteria), TextForm()
-    owner = _Owner(guest, function, form.names)
+    owner = EventOwner(guest, function, form.names)
     screen = Console(highlight=False, emoji=False, markup=False)
     is_cut = sys.stdout.isatty() and not is_long
     say = _json_line if as_json else _printer(form, screen, is_cut=is_cut)
@@ -242,7 +112,7 @@ def show(
 
 @trace.command(short_help="Count the events of a trace by kind.")
 @click.argument("file", type=_STORED)
-@_owner_options
+@owner_options
 @_JSON
 def count(file: str, guest: str | None, function: int | str | None, as_json: bool) -> None:
     """Count the commands, work requests, completions and events of a trace by kind.
@@ -252,7 +122,7 @@ def count(file: str, guest: str | None, function: int | str | None, as_json: boo
     Example: mlx5emu trace count dev.trace
     """
     counts: Counter[tuple[str, str]] = Counter()
-    owner = _Owner(guest, function, FunctionNames())
+    owner = EventOwner(guest, function, FunctionNames())
     with working(f"reading {file}"):
         for _, event in stored_events(file):
             if owner.takes(event):
@@ -271,7 +141,7 @@ def count(file: str, guest: str | None, function: int | str | None, as_json: boo
 
 @trace.command(short_help="Show states, completions and errors of each queue.")
 @click.argument("file", type=_STORED)
-@_owner_options
+@owner_options
 @_JSON
 def queues(file: str, guest: str | None, function: int | str | None, as_json: bool) -> None:
     """Show the states, requests, completions and errors of each queue, failed queues first.
@@ -282,7 +152,7 @@ def queues(file: str, guest: str | None, function: int | str | None, as_json: bo
     Example: mlx5emu trace queues dev.trace
     """
     seen, names = TracedQueues(), FunctionNames()
-    owner = _Owner(guest, function, names)
+    owner = EventOwner(guest, function, names)
     with working(f"reading {file}"):
         for _, event in stored_events(file):
             if owner.takes(event):
