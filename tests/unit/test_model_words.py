@@ -17,7 +17,7 @@ from emu.device.faults.parser import PlanError, load
 from emu.device.faults.plan import Expectation, Plan, WholeRule
 from emu.guests.named import topology
 from emu.host.user_error import UserError
-from emu.instruments.campaign import matrix
+from emu.instruments.campaign import matrix, matrix_tables
 from emu.model_words import given_text
 
 LIBRARYS = re.compile(
@@ -40,13 +40,13 @@ PLAN_TABLES: Tables = {
     "expect": (Expectation, {}),
 }
 MATRIX_TABLES: Tables = {
-    "": (matrix.Matrix, {}),
-    "guest": (matrix.MatrixGuestTable, {}),
-    "kernel": (matrix.KernelTable, {"name": "k"}),
-    "device": (matrix.DeviceTable, {"name": "d"}),
-    "workload": (matrix.WorkloadTable, {"name": "w", "run": "true"}),
-    "plan": (matrix.PlanTable, {}),
-    "exclude": (matrix.ExcludeTable, {"plan": "x"}),
+    "": (matrix_tables.Matrix, {}),
+    "guest": (matrix_tables.MatrixGuestTable, {}),
+    "kernel": (matrix_tables.KernelTable, {"name": "k"}),
+    "device": (matrix_tables.DeviceTable, {"name": "d"}),
+    "workload": (matrix_tables.WorkloadTable, {"name": "w", "run": "true"}),
+    "plan": (matrix_tables.PlanTable, {}),
+    "exclude": (matrix_tables.ExcludeTable, {"plan": "x"}),
 }
 LAB_TABLES: Tables = {
     "": (topology.TopologyFile, {}),

@@ -12,149 +12,28 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
+from typing import Any, NamedTuple
 
 from emu.device.faults.parser import dump
 from emu.device.faults.plan import LOADING, Plan, When
-from emu.guests.archive.names import DEFAULT_SUITE
-from emu.guests.options import DEFAULT_DEVICE, GuestOptions, OptionError, Use, option_named
+from emu.guests.options import GuestOptions, OptionError, option_named
 from emu.guests.options.kinds import Directory, File, Files, Kernel
-from emu.guests.options.tables import OptionTable, has_options
+from emu.guests.options.tables import OptionTable
 from emu.host import shipped
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
-from emu.instruments.campaign.description import (
-    Description,
-    Expected,
-    GuestPart,
-    Seconds,
-)
+from emu.instruments.campaign.description import Description, Expected, GuestPart
 from emu.instruments.campaign.expected import expected
-from emu.model_words import given_text, matching
+from emu.instruments.campaign.matrix_tables import MAX_RUNS, TABLES, Matrix, PlanTable
+from emu.model_words import given_text
 from emu.near import near
 from emu.server.service.devicespec import parse_all as parse_devices
 from emu.server.service.plan_files import read_plan
 from emu.toml_lines import Place
 
-MAX_RUNS = 100_000
 Mistake = tuple[Place, object]
 """Place in the file, and reason."""
 NO_PLAN = "none"
-
-Name = Annotated[
-    StrictStr,
-    matching(
-        r"[a-z0-9][a-z0-9_+-]{0,39}", "a name of up to 40 lower-case letters, digits, _, + and -"
-    ),
-]
-
-
-End = Literal["passed", "skipped", "failed", "found"]
-
-
-def _as_list(said: Any) -> Any:
-    return [said] if isinstance(said, str) else said
-
-
-class _MatrixTable(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-@has_options(Use.CAMPAIGN, "guest")
-class MatrixGuestTable(OptionTable):
-    """``[guest]``: options of all guests."""
-
-
-@has_options(Use.CAMPAIGN, "kernel")
-class KernelTable(OptionTable):
-    """``[[kernel]]``: a suite, with its own kernel or the one that ``--kernel`` accepts."""
-
-    name: Name
-
-
-@has_options(Use.CAMPAIGN, "device")
-class DeviceTable(OptionTable):
-    """``[[device]]``: the PCI functions of a guest."""
-
-    name: Name
-
-
-@has_options(Use.CAMPAIGN, "workload")
-class WorkloadTable(OptionTable):
-    """``[[workload]]``: a shell command for the guest."""
-
-    name: Name
-    run: Annotated[StrictStr, Field(min_length=1, max_length=100_000)]
-    timeout: Seconds = 300.0
-    repeat: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
-
-
-class PlanTable(_MatrixTable):
-    """``[[plan]]``: fault plan files or ``@NAME``, by a pattern; without, runs without faults.
-
-    ``when`` is ``loading`` (before the guest boots) or ``loaded`` (once the driver is up). Its
-    default is the plan's own, else ``loading``. ``expect`` is one end of the runs or a list of
-    ends. Its default is the plan's own expectation.
-    """
-
-    name: Name | None = None
-    files: StrictStr | None = None
-    when: When | None = None
-    expect: Annotated[tuple[End, ...], Field(min_length=1), BeforeValidator(_as_list)] | None = None
-
-
-class ExcludeTable(_MatrixTable):
-    """``[[exclude]]``: name patterns; a run that matches all of them is left out."""
-
-    kernel: StrictStr = "*"
-    device: StrictStr = "*"
-    workload: StrictStr = "*"
-    plan: StrictStr = "*"
-
-    def matches(self, run: Description) -> bool:
-        """Return whether all four patterns match a run, which is then left out of the campaign."""
-        return all(
-            fnmatchcase(name, pattern)
-            for name, pattern in (
-                (run.kernel, self.kernel),
-                (run.device, self.device),
-                (run.workload, self.workload),
-                (run.plan_name, self.plan),
-            )
-        )
-
-
-Seed = Annotated[int, Field(strict=True, ge=0, lt=1 << 64)]
-
-
-class Matrix(_MatrixTable):
-    """A matrix file."""
-
-    name: Name | None = None
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MAX_RUNS)] = (0,)
-    guest: MatrixGuestTable = MatrixGuestTable()
-    kernel: Annotated[tuple[KernelTable, ...], Field(min_length=1)] = (
-        KernelTable(name=DEFAULT_SUITE),
-    )
-    device: Annotated[tuple[DeviceTable, ...], Field(min_length=1)] = (
-        DeviceTable(name=DEFAULT_DEVICE),
-    )
-    workload: tuple[WorkloadTable, ...] = ()
-    """At least one; without any, :func:`read` reports that with the other mistakes."""
-    plan: Annotated[tuple[PlanTable, ...], Field(min_length=1)] = (PlanTable(),)
-    exclude: tuple[ExcludeTable, ...] = ()
-
-
-_TABLES: dict[str, type[BaseModel]] = {
-    "guest": MatrixGuestTable,
-    "kernel": KernelTable,
-    "device": DeviceTable,
-    "workload": WorkloadTable,
-    "plan": PlanTable,
-    "exclude": ExcludeTable,
-}
 
 
 class Campaign:
@@ -171,7 +50,7 @@ def read(path: Path) -> Campaign:
     Plans are read here. Raises UserError with file, line and reason for each mistake, for more than
     100,000 runs, and if no run is left. Raises OSError.
     """
-    file = TomlFile(path, Matrix, _TABLES)
+    file = TomlFile(path, Matrix, TABLES)
     matrix = file.content
     mistakes = [*file.mistakes, *_of_names(matrix), *_of_parts(matrix, path.resolve().parent)]
     if not matrix.workload and not any(place[:1] == ("workload",) for place, _ in mistakes):

@@ -20,7 +20,8 @@ from emu.host import shipped
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
 from emu.host.userfiles import missing_text
-from emu.instruments.campaign.matrix import Mistake, Name
+from emu.instruments.campaign.matrix import Mistake
+from emu.instruments.campaign.matrix_tables import Name
 from emu.instruments.chaos.moments import chosen, moved
 from emu.near import listed, near
 from emu.server.service.plan_files import read_plan

@@ -19,7 +19,7 @@ from emu.guests.options.table import markdown
 from emu.guests.requested import requested
 from emu.host import shipped
 from emu.host.user_error import UserError
-from emu.instruments.campaign import matrix
+from emu.instruments.campaign import matrix, matrix_tables
 from emu.instruments.campaign.description import Description
 from emu.server.service.trace_file import DEFAULT_MIB
 
@@ -29,8 +29,8 @@ COMMANDS = [use for use in Use if use.value.startswith("mlx5emu") and use not in
 FILES = (Use.LAB, Use.CAMPAIGN)
 TABLES: dict[Use, dict[str, Any]] = {
     Use.LAB: {"guest": topology.LabGuestTable, "server": topology.ServerTable},
-    Use.CAMPAIGN: {"guest": matrix.MatrixGuestTable, "kernel": matrix.KernelTable,
-                   "device": matrix.DeviceTable, "workload": matrix.WorkloadTable},
+    Use.CAMPAIGN: {"guest": matrix_tables.MatrixGuestTable, "kernel": matrix_tables.KernelTable,
+                   "device": matrix_tables.DeviceTable, "workload": matrix_tables.WorkloadTable},
 }  # fmt: skip
 MAPS = {
     Use.LAB: '[[guest]]\nname = "a"\n',

@@ -33,7 +33,7 @@ from emu.host.printable import one_line
 from emu.instruments.campaign.description import Description, GuestPart, PeerPart, RunResult
 from emu.instruments.campaign.guest_run import NAME as GUEST_RUN
 from emu.instruments.campaign.local import Local
-from emu.instruments.campaign.matrix import MAX_RUNS
+from emu.instruments.campaign.matrix_tables import MAX_RUNS
 from emu.instruments.campaign.store import Store, as_json, trace_name
 from emu.instruments.chaos.moments import counts_rdma
 from emu.instruments.chaos.page import page
