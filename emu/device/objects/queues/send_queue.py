@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.ring_page import RingPage, RingPages
@@ -72,6 +72,9 @@ class Wqe:
 class SendRing:
     """The send queue of one queue pair."""
 
+    POSTED: ClassVar[int | None] = None
+    """The first ``posted``."""
+
     def __init__(
         self,
         memory: GuestMemory,
@@ -95,7 +98,7 @@ class SendRing:
         self._dbr_addr = dbr_addr
         self.ci = 0
         """The next block to execute, modulo 65536."""
-        self.posted: int | None = None
+        self.posted = self.POSTED
         """The producer index; None if the doorbell record has it.
 
         After a reset the ring is empty until a doorbell arrives: mlx5e and UCX leave the old
@@ -268,17 +271,7 @@ class DoorbellRing(SendRing):
     Doorbells carry the producer index to a separate register (``emu.device.function.doorbells``).
     """
 
-    def __init__(
-        self,
-        memory: GuestMemory,
-        pages: RingPages,
-        buffer: PageList,
-        offset: int,
-        log_size: int,
-        dbr_addr: int,
-    ) -> None:
-        super().__init__(memory, pages, buffer, offset, log_size, dbr_addr)
-        self.posted = 0
+    POSTED: ClassVar[int | None] = 0
 
     def follow_record(self) -> None:
         """Do nothing: doorbells have set ``posted``, and there is no record."""
