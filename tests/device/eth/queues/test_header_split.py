@@ -1,7 +1,9 @@
 """Header split and merging of data: entries, reservations, matches, fillers (core/en_rx.c)."""
 
+from functools import partial
+
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.device.faults.injector import Injector
@@ -12,10 +14,15 @@ from emu.device.port.eth.segment import unsegmented
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
-from emu.driver.ethernet.interfaces import create_direct_tir
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.split_queue import SplitQueue
+from emu.driver.nodes.roce import functions_on
+from emu.driver.nodes.two_nodes import brought_up
+from emu.driver.verbs.node import Node
 from emu.driver.world.cable import arrive
+from emu.driver.world.clock import HandClock
+from emu.driver.world.tap_wire import TapWire
 from layouts.enums import CapMode, CapType, CqeOpcode, Op, PortType, Status
 from layouts.eth_enums import RqState, ShampoAlignment, ShampoMatch, WqType
 from layouts.function.eth_caps import shampo_cap
@@ -26,27 +33,29 @@ TCP4, TCP6 = 54, 74
 """Bytes of a header without options."""
 
 
+MODEL = LINKS["connectx7"][PortType.ETH]
+
+
 @pytest.fixture
 def base_model():
-    return LINKS["connectx7"][PortType.ETH]
+    return MODEL
+
+
+def queue_of(node, posted=3, **options):
+    """A queue of requests of 16 KiB in four reservations, to which all frames go."""
+    queue = SplitQueue(node, **{"log_count": 6, "log_size": 2} | options)
+    flows = Flows(node.driver)
+    table = flows.table(0, log_size=0)
+    flows.set_root(table)
+    tirn = create_direct_tir(node.driver, alloc_td(node.driver), queue.rqn)
+    flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn))
+    queue.post_more(posted)
+    return queue
 
 
 @pytest.fixture
-def make(node, driver, td, counter):
-    """A queue of requests of 16 KiB in four reservations, to which all frames go."""
-
-    def of(posted=3, **options):
-        options = {"log_count": 6, "log_size": 2, "counter_set_id": counter} | options
-        queue = SplitQueue(node, **options)
-        flows = Flows(driver)
-        table = flows.table(0, log_size=0)
-        flows.set_root(table)
-        tirn = create_direct_tir(driver, td, queue.rqn)
-        flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn))
-        queue.post_more(posted)
-        return queue
-
-    return of
+def make(node, counter):
+    return partial(queue_of, node, counter_set_id=counter)
 
 
 def stream(*sizes, sequence=1000, identifier=7, step=1, flags=None, **parts):
@@ -510,25 +519,25 @@ others = st.sampled_from(
 steps = st.lists(st.one_of(streams, streams, others), min_size=1, max_size=30)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(deadline=None)
 @given(
     steps=steps, log_count=st.integers(4, 6), log_reservation=st.integers(12, 13),
     log_packets=st.integers(0, 4), align=st.sampled_from([ShampoAlignment.BYTE,
                                                           ShampoAlignment.STRIDE]),
 )  # fmt: skip
-def test_any_traffic_by_the_drivers_rules(
-    hca, node, make, steps, log_count, log_reservation, log_packets, align
-):
+def test_any_traffic_by_the_drivers_rules(steps, log_count, log_reservation, log_packets, align):
+    # Each example has its own guest: queues of the others would keep their memory.
+    (node,) = brought_up(Node, functions_on([TapWire()], HandClock(), MODEL))
     log_reservation = min(log_reservation, log_count + 8)
-    rq = make(
-        posted=3, log_count=log_count, log_reservation=log_reservation, log_packets=log_packets,
+    rq = queue_of(
+        node, log_count=log_count, log_reservation=log_reservation, log_packets=log_packets,
         align=align, log_entries=8,
     )  # fmt: skip
     stack, wanted, found = Stack(rq), [], []
     freed = 0
     for frames in steps:
         for data in frames:
-            arrive(hca, Frame(data.ljust(60, b"\0")))
+            arrive(node.hca, Frame(data.ljust(60, b"\0")))
             found += stack.take(rq.pieces())
             wanted.append(data.ljust(60, b"\0"))
             for number in range(rq.size):
