@@ -24,15 +24,24 @@ from hypothesis.stateful import (
 
 from emu.device.engine.eth.steering.criteria import Criteria
 from emu.device.engine.eth.steering.criteria import fields_of as fields_of_param
-from emu.device.engine.eth.steering.domain import MAX_DELIVERIES, MAX_FIELDS, MAX_GROUPS
+from emu.device.engine.eth.steering.domain import (
+    MAX_DELIVERIES,
+    MAX_FIELDS,
+    MAX_GROUPS,
+    MAX_TABLES,
+)
 from emu.device.engine.eth.steering.fields import FIELDS, cvlan_tag_alone
+from emu.device.engine.eth.steering.rewrite import context_of
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow.action import FteAction, FteVerdict
 from emu.device.objects.eth.flow.domain import CACHED, CACHED_ITEMS
 from emu.device.objects.eth.flow.table import FlowTable, Miss
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.port.eth.headers import ICMP, ICMPV6, parse
+from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_REWRITE
+from emu.driver.ethernet.flow_fields import add_to_field
 from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
+from layouts.eth_enums import FlowTableType, ModifyField
 from layouts.steering.flow_match import fte_match_param
 
 pure_only("its destinations are objects of a class of its own")
@@ -474,6 +483,33 @@ class TestWhatDriversRelyOn:
         assert (decision.deliveries, decision.missed) == ((), True)
         steering.destroy_group(first)
         assert decide(steering, EthPacket()).deliveries == (("far", 0),)
+
+    def chained(self, steering, count, steps=()):
+        """What a packet is charged for a chain of tables; entries with ``steps`` change it."""
+        following = Miss.DEFAULT
+        for level in range(count, 0, -1):
+            table = steering.create_table(level, 0, following)
+            if steps:
+                group = steering.create_group(table, 0, 0, {})
+                targets = to("far" if following is Miss.DEFAULT else following).destinations
+                action = FteAction(FteVerdict.FORWARD, targets, steps=steps)
+                steering.create_entry(group, 0, {}, action)
+            following = table
+        steering.set_root(following)
+        before = steering.domain.steps
+        decide(steering, EthPacket())
+        return steering.domain.steps - before
+
+    def test_tables_without_groups_are_charged(self, steering):
+        assert self.chained(steering, MAX_TABLES - 1) >= MAX_TABLES - 1 >> 1
+
+    @pytest.mark.parametrize("changes", [1, 4])
+    def test_changes_on_a_packets_path_are_charged_as_those_at_its_end(self, steering, changes):
+        context = context_of(
+            FlowTableType.NIC_RX, [add_to_field(ModifyField.OUT_IP_TTL, 1)] * changes
+        )
+        each = STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP)
+        assert self.chained(steering, 200, (context,)) >= 200 * each
 
     def test_room_of_kept_decisions_is_bounded(self, steering):
         table = steering.create_table(1, 0, Miss.DEFAULT)

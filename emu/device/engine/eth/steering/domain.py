@@ -23,7 +23,11 @@ from emu.device.objects.eth.flow_meter import Metering
 from emu.device.objects.eth.reshape import Step, Steps, together
 from emu.device.objects.object import Object
 from emu.device.port.eth.headers import Headers, Marked
-from emu.device.rounds.costs import LOG_STEERED_PER_STEP
+from emu.device.rounds.costs import (
+    LOG_CHANGES_PER_STEP,
+    LOG_STEERED_PER_STEP,
+    STEPS_PER_REWRITE,
+)
 
 if TYPE_CHECKING:
     from emu.device.ports import Clock
@@ -35,8 +39,14 @@ MAX_GROUPS = 4096
 """Number of groups compared with one packet, in all these tables."""
 MAX_FIELDS = 1 << 15
 """Number of fields read of one packet, in all these groups."""
+FIELDS_PER_TABLE: Final = 4
+"""Cost of a visited table in fields, without its groups."""
 FIELDS_PER_DESTINATION: Final = 4
 """Cost of a destination in fields; most destination tables are never visited."""
+FIELDS_PER_REWRITE: Final = STEPS_PER_REWRITE << LOG_STEERED_PER_STEP
+"""Cost of an entry that modifies the packet, in fields."""
+FIELDS_PER_CHANGE: Final = 1 << LOG_STEERED_PER_STEP - LOG_CHANGES_PER_STEP
+"""Cost of each modification by such an entry, in fields."""
 MAX_DELIVERIES: Final = 256
 """Number of destinations that receive one packet."""
 MAX_CHANGES: Final = 1024
@@ -237,19 +247,20 @@ def _walk(
     allowed_steps: tuple[Step, ...] = ()
     missed = root is None
     pending = [_Visit(root, headers)] if root else []
-    tables = groups = fields = changes = targets_cost = charged = 0
+    tables = groups = fields = changes = cost = charged = 0
     parts: frozenset[Part] | None = frozenset()
     while pending and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
         visit = pending.pop()
         table = visit.table
         tables += 1
+        cost += FIELDS_PER_TABLE
         entry, after = None, None
         if table.software is not None:
-            action, after, cost, read = table.software.walk(
+            action, after, walked, read = table.software.walk(
                 table, visit.headers, MAX_FIELDS - fields, visit.at, visit.steps
             )
             parts = None if parts is None or read is None else parts | read
-            fields += cost
+            fields += walked
         for group in table.groups:
             groups += 1
             fields += group.criteria.cost
@@ -276,26 +287,27 @@ def _walk(
             visit = visit._replace(tag=action.tag)
         steps = action.steps
         if action.metering is not None:
-            charged = _charge(domain, tables + groups + fields + changes + targets_cost, charged)
+            charged = _charge(domain, groups + fields + changes + cost, charged)
             color = yield _to_ask(action.metering, parts)
             steps, after = (*steps, action.metering.marks[color]), None
         if steps:
+            count = sum(len(step.changes) for step in steps)
+            changes += count
+            if after is None:
+                cost += FIELDS_PER_REWRITE + FIELDS_PER_CHANGE * count
             # The change may be impossible, which ends the walk.
-            charged = _charge(domain, tables + groups + fields + changes + targets_cost, charged)
-            visit, before = _changed(visit, steps, after), visit.changes
-            changes += visit.changes - before
+            charged = _charge(domain, groups + fields + changes + cost, charged)
+            visit = _changed(visit, steps, count, after)
         if action.verdict is FteVerdict.ALLOW:
             allowed, allowed_steps = True, visit.steps
-        targets_cost += FIELDS_PER_DESTINATION * len(action.destinations)
+        cost += FIELDS_PER_DESTINATION * len(action.destinations)
         for target in action.destinations:
             if isinstance(target, FlowTable):
                 pending.append(_onto(visit, target))
             elif isinstance(target, StcJump):
                 pending.append(_onto(visit, target.table, target.address))
             elif isinstance(target, Sampler):
-                charged = _charge(
-                    domain, tables + groups + fields + changes + targets_cost, charged
-                )
+                charged = _charge(domain, groups + fields + changes + cost, charged)
                 answer = yield _to_ask(target, parts)
                 pending += [_onto(visit, table) for table in target.tables(answer)]
             else:
@@ -307,7 +319,7 @@ def _walk(
             deliveries, rewrites, missed, allowed, allowed_steps = [], [], True, False, ()
             break
     missed |= bool(pending)
-    _charge(domain, tables + groups + fields + changes + targets_cost, charged)
+    _charge(domain, groups + fields + changes + cost, charged)
     yield Decision(
         tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
         tuple(map(together, rewrites[:MAX_DELIVERIES])) if any(rewrites) else (),
@@ -330,13 +342,14 @@ def _onto(visit: _Visit, table: FlowTable, at: int = 0) -> _Visit:
     return _new(_Visit, (table, visit.headers, visit.tag, visit.steps, visit.changes, at))
 
 
-def _changed(visit: _Visit, steps: tuple[Step, ...], after: Headers | None) -> _Visit:
-    """Return the visit after these steps; ``after`` is the resulting packet if already known.
+def _changed(visit: _Visit, steps: tuple[Step, ...], count: int, after: Headers | None) -> _Visit:
+    """Return the visit after these steps of ``count`` changes.
 
-    Raises FrameError for a change that is impossible for the packet.
+    ``after`` is the resulting packet if already known. Raises FrameError for a change that is
+    impossible for the packet.
     """
     if after is None:
         before = visit.headers if isinstance(visit.headers, Marked) else Marked(visit.headers, {})
         after = rewrite(before, Steps(steps))
-    changes = visit.changes + sum(len(step.changes) for step in steps)
+    changes = visit.changes + count
     return visit._replace(headers=after, steps=(*visit.steps, *steps), changes=changes)
