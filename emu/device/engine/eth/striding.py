@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.eth import queues
+from emu.device.engine.eth.requests import request
 from emu.device.engine.events import completions
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.strides import Strides
-from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
-from emu.device.ports import DmaError
+from emu.device.objects.queues.receive_queue import RecvWqe
 from layouts.enums import CqeOpcode
 from layouts.rings.eth_cqe import ETH_CQE
 
@@ -45,13 +44,8 @@ def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | No
     if strides.needed(length) > strides.count:
         hca.nic_vport.wqe_too_small += 1
         return None
-    try:
-        following = rq.queue.take()
-    except (DmaError, ListBrokenError) as error:
-        queues.break_rq(hca.scheduler, hca.events, rq, error)
-        return None
+    following = request(hca, rq)
     if following is None:
-        rq.count("out_of_buffer")
         return None
     fill(hca.cqes, rq, strides)
     strides.begin(following)
