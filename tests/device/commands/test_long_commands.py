@@ -23,7 +23,15 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from firmware_cmds import TABLE
 from layouts.cmd import cmd_layout
-from layouts.enums import AccessMode, NicInterface, Op, PageOp, Status, TeardownProfile
+from layouts.enums import (
+    AccessMode,
+    DeliveryStat,
+    NicInterface,
+    Op,
+    PageOp,
+    Status,
+    TeardownProfile,
+)
 
 pytestmark = pytest.mark.hostile
 
@@ -209,6 +217,22 @@ class TestWork:
         driver.bar.settle()
         assert sent.status == Status.BAD_PARAM_ERR
         assert len(pages) == before
+
+
+def test_a_length_that_is_refused_leaves_others_their_memory(driver, function):
+    """An output of 4 GiB behind a long input: nothing is read, and nothing stays charged."""
+    sent = Sent(driver, 0, Op.MANAGE_PAGES, op_mod=PageOp.GIVE, extra=bytes(1 << 20))
+    at = driver.queue
+    entry = cmd_layout.view(bytearray(driver.memory.read(at, 64)))
+    entry.outlen = 0xFFFFFFFF
+    driver.memory.write(at, entry.buf)
+    doorbell(driver, 0)
+    before = driver.memory.calls
+    while not sent.is_done:
+        function.run()
+        assert "command" not in function.hca.ledger.accounts
+    assert driver.memory.calls - before < 20
+    assert driver.collect(sent.blocks, 16)[0] == DeliveryStat.OUT_LENGTH_ERR
 
 
 @pytest.mark.usefixtures("small_turns")
