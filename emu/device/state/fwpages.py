@@ -10,8 +10,9 @@ from typing import Final
 
 from emu.device.objects.ledger import Ledger
 
-MAX_PAGES = 1 << 17
-"""Limit of 512 MiB, above the request of any firmware."""
+MAX_PAGES = 1 << 14
+"""Limit of 64 MiB, far above what the device requests. All of them are compared, returned or
+forgotten within a step of long work."""
 
 _KIND: Final = "firmware page"
 _BYTES: Final = 128

@@ -184,18 +184,18 @@ def long_key_over_umem(watch: Watch) -> Iterator[None]:
     guest.use(guest.collect(sent).mkey_index << 8)
 
 
-@pattern("MANAGE_PAGES: 130,000 pages given, and taken back")
+@pattern("MANAGE_PAGES: 16,000 pages given, and taken back")
 def firmware_pages(watch: Watch) -> Iterator[None]:
-    yield from _firmware_pages(Guest(watch, 2200 * MIB))
+    yield from _firmware_pages(Guest(watch, 200 * MIB))
 
 
-@pattern("MANAGE_PAGES: 130,000 pages given and taken back, traced")
+@pattern("MANAGE_PAGES: 16,000 pages given and taken back, traced")
 def traced_firmware_pages(watch: Watch) -> Iterator[None]:
-    yield from _firmware_pages(Guest(watch, 2200 * MIB, is_traced=True))
+    yield from _firmware_pages(Guest(watch, 200 * MIB, is_traced=True))
 
 
 def _firmware_pages(guest: Guest) -> Iterator[None]:
-    count = 130_000
+    count = 16_000
     first = guest.memory.alloc(4096)
     pages = pack64([first + 8192 * number for number in range(count)])
     give = guest.submit(Op.MANAGE_PAGES, pages, op_mod=PageOp.GIVE, input_num_entries=count)
