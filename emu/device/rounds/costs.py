@@ -105,6 +105,10 @@ STEPS_PER_NOTIFICATION: Final = 64
 """A fabric's member that is notified of changed ports."""
 LOG_NOTIFICATION_BYTES_PER_STEP: Final = 10
 """Bytes of the notification, including their processing."""
+STEPS_PER_PORT: Final = 1
+"""A port of the subnet that is compared or announced, without its P_Keys."""
+LOG_PKEYS_PER_STEP: Final = 5
+"""P_Keys of such a port."""
 STEPS_PER_RECORD: Final = 4
 """A record that the subnet administrator makes or examines."""
 STEPS_PER_LINK_FOUND: Final = 2

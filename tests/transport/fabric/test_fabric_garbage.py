@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.device.port.ib.endport import end_port, steps_of
 from emu.device.port.ib.framing import IbRoute
+from emu.device.port.ib.port import PKEY_TABLE_ENTRIES
 from emu.device.port.packet import OPS, Packet
 from emu.driver.transport.fabric import Fabric
 from emu.driver.transport.raw_peer import RawPeer
@@ -349,6 +352,30 @@ def test_a_member_of_many_ports_that_change_throws_nobody_out(fabric, hub, caplo
     assert not warnings(caplog)
     assert max(one._other_bytes for one in members) < HARD_BYTES // 4
     slow.close()
+    noisy.close()
+
+
+def test_ports_are_charged_when_they_are_reported(fabric, hub, honest):
+    """Those that have changed are packed, and all are compared; the others hear of them first."""
+    noisy = RawPeer.member(fabric, *[Identity()] * 200)
+    role, budget = hub.wire.election.role, hub.node.hca.budget
+    fabric.settle()
+    pkeys = tuple(range(0x8001, 0x8001 + PKEY_TABLE_ENTRIES))
+    (member,) = (one for one in role._members.values() if len(one.identities) > 1)
+    for own in noisy.identities:
+        member.ports[own.lid] = replace(
+            end_port(hub.node.hca.port), lid=own.lid, port_guid=own.guid, pkeys=pkeys
+        )
+    of_ports = steps_of(list(member.ports.values()))
+    role._changed()
+    costs = []
+    for _ in range(2):
+        budget.begin()
+        role._publish()
+        costs.append(budget.steps)
+    assert all(one.is_informed for one in role._members.values() if one is not member)
+    assert costs[0] > 2 * of_ports
+    assert costs[1] < of_ports
     noisy.close()
 
 

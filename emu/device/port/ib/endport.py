@@ -6,6 +6,7 @@ codes). The device keeps link speed and width in PTYS encoding; this module conv
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ from emu.device.port.ib.port import (
     SM_LID,
     IbPort,
 )
+from emu.device.rounds.costs import LOG_PKEYS_PER_STEP, STEPS_PER_PORT
 from layouts.enums import PhysState, PortState
 from layouts.wire.mads import BASE_VERSION, NodeType, node_info, port_info
 
@@ -132,6 +134,12 @@ class EndPort:
             pkey_violations=self.pkey_violations, qkey_violations=self.qkey_violations,
         )  # fmt: skip
         return bytes(info)
+
+
+def steps_of(ports: Collection[EndPort]) -> int:
+    """Return the cost in steps of comparing or announcing these ports."""
+    pkeys = sum(len(port.pkeys) for port in ports)
+    return len(ports) * STEPS_PER_PORT + (pkeys >> LOG_PKEYS_PER_STEP)
 
 
 def end_port(port: IbPort) -> EndPort:

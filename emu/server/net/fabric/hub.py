@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from emu.device.port.ib.endport import EndPort
+from emu.device.port.ib.endport import EndPort, steps_of
 from emu.device.port.packet import Packet
 from emu.device.ports import Timer
 from emu.device.rounds.budget import TIMER_BUDGET
@@ -67,12 +67,15 @@ class _HubMember:
     packed: dict[int, bytes] = field(default_factory=dict)
     """Packed ports of the member, by LID, as far as already packed."""
 
+    def unpacked(self) -> list[EndPort]:
+        """Return the reported ports of the member that :meth:`pack` packs anew."""
+        return [self.ports[lid] for lid in self.ports.keys() - self.packed.keys()]
+
     def pack(self) -> bytes:
         """Return the bodies of all reported ports of the member; pack only changed ports anew."""
-        packed = self.packed
-        for lid in self.ports.keys() - packed.keys():
-            packed[lid] = port_frames.port(self.ports[lid])
-        return b"".join(packed.values())
+        for port in self.unpacked():
+            self.packed[port.lid] = port_frames.port(port)
+        return b"".join(self.packed.values())
 
 
 class Hub:
@@ -317,15 +320,15 @@ class Hub:
         """Call ``ports_changed`` of our process if due, and send PORTS to the uninformed members.
 
         GUIDS follows only when it differs from the last one sent. A member with an unread report,
-        or beyond the round's budget, is served by a later report.
+        or beyond the round's budget, is served by a later report. Ports that are packed are charged
+        last, so that large fabrics get reports as well.
         """
         self._news = None
         clock = self._site.clock
         self._reported_ns = clock.now_ns()
-        if self._has_changed:
-            self._has_changed = False
-            self._site.ports_changed()
-        own = b"".join(map(port_frames.port, self._site.local_ports()))
+        ports = list(self._site.local_ports())
+        own = b"".join(map(port_frames.port, ports))
+        ports += [port for member in self._members.values() for port in member.unpacked()]
         others = {member.number: member.pack() for member in self._members.values()}
         for connection, member in list(self._members.items()):
             if not member.is_greeted or member.is_informed:
@@ -334,8 +337,7 @@ class Hub:
                 self._report_later()
                 continue
             member.is_informed = True
-            ports = [data for number, data in others.items() if number != member.number]
-            news = b"".join((own, *ports))
+            news = b"".join((own, *(o for number, o in others.items() if number != member.number)))
             connection.send(FrameKind.PORTS, news)
             guids = protocol.guids(self._not_of(member))
             if guids != member.guids:
@@ -344,6 +346,10 @@ class Hub:
             clock.budget.charge(
                 STEPS_PER_NOTIFICATION + (len(news) >> LOG_NOTIFICATION_BYTES_PER_STEP)
             )
+        clock.budget.charge(steps_of(ports))
+        if self._has_changed:
+            self._has_changed = False
+            self._site.ports_changed()
 
     def _may_report(self, connection: FabricConnection, member: _HubMember) -> bool:
         """Return whether a member has read its last report; False while one is unread.

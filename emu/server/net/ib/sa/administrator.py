@@ -15,9 +15,10 @@ from typing import Any
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.device.port.ib.datagram import answer_to
-from emu.device.port.ib.endport import EndPort
+from emu.device.port.ib.endport import EndPort, steps_of
 from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID, IbPort
 from emu.device.ports import Clock
+from emu.device.rounds.costs import STEPS_PER_RECORD
 from emu.server.net.ib.sa.envelope import answer_head, envelope_fault
 from emu.server.net.ib.sa.events import Subscriptions
 from emu.server.net.ib.sa.multicast import MulticastGroups
@@ -125,6 +126,7 @@ class SubnetAdministrator:
         self._counters = SwitchCounters(self.switch.ports, function_at)
         self._ports = ports
         self._send = send
+        self._clock = clock
         self._known: dict[bytes, EndPort] = {}
         """The ports of the latest sweep, by GID."""
         self.worker = Worker(clock)
@@ -174,15 +176,16 @@ class SubnetAdministrator:
         """Compare the active ports with the last sweep; drop the records of ports that left.
 
         Subscribers receive a notice for each port that came or went. The IPoIB broadcast groups
-        follow the ports' P_Keys.
+        follow the ports' P_Keys. All that is charged to the round.
         """
         now = {port.gid: port for port in self._ports()}
         before, self._known = self._known, now
         self.switch.connect(now.values())
         gone = before.keys() - now.keys()
+        left = 0
         if gone:
             self.subscriptions.drop_ports({before[gid].lid for gid in gone})
-            self.groups.drop_ports(gone)
+            left = len(gone) + self.groups.drop_ports(gone)
             self.services.drop_ports(gone)
         self.groups.keep_partitions(dict.fromkeys(port.pkeys for port in now.values()))
         for gid in gone:
@@ -190,6 +193,7 @@ class SubnetAdministrator:
             self.subscriptions.notify(SmTrap.GID_OUT_OF_SERVICE, gid)
         for gid in now.keys() - before.keys():
             self.subscriptions.notify(SmTrap.GID_IN_SERVICE, gid)
+        self._clock.budget.charge(steps_of(now.values()) + left * STEPS_PER_RECORD)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
         """Handle a datagram for QP1 at the SA's LID; ``data`` is its payload.

@@ -108,18 +108,21 @@ class MulticastGroups:
         if not group.is_alive:
             self._delete(group)
 
-    def drop_ports(self, gids: Set[bytes]) -> None:
+    def drop_ports(self, gids: Set[bytes]) -> int:
         """Remove ports that left the subnet from all groups, with their routes.
 
-        A group without full members is deleted with a notice.
+        A group without full members is deleted with a notice. Return the number of memberships.
         """
+        left = 0
         for group in list(self._groups.values()):
             gone = gids & group.members.keys()
+            left += len(gone)
             for gid in gone:
                 del group.members[gid]
                 self._forward(group.mlid, gid, False)
             if gone:
                 self._end_if_empty(group)
+        return left
 
     def join(self, query: Query[mcmember_rec]) -> list[mcmember_rec]:
         """Add join states to the port's membership, and return the record: SubnAdmSet.

@@ -8,7 +8,7 @@ from helpers.net.subnet import Subnet, end_port
 
 from emu.device.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES
 from emu.device.rounds.budget import POLL_BUDGET, SEGMENT_BUDGET
-from emu.device.rounds.costs import STEPS_PER_RECORD
+from emu.device.rounds.costs import LOG_PKEYS_PER_STEP, STEPS_PER_PORT, STEPS_PER_RECORD
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.sa import administrator, events, multicast, records, rmpp
 from emu.server.net.ib.sa.group import GroupMember
@@ -134,6 +134,29 @@ def test_paths_between_ports_with_many_partitions(monkeypatch):
     found = rounds(subnet, lambda: len(steps))
     assert max(found) <= RECORDS_PER_ROUND + 1
     assert sum(found) > MAX_PORTS
+
+
+def swept(subnet):
+    """What a sweep is charged."""
+    before = subnet.clock.budget.steps
+    subnet.sa.sweep()
+    return subnet.clock.budget.steps - before
+
+
+def test_a_sweep_is_charged_for_ports_and_their_partitions(big):
+    assert swept(big) == MAX_PORTS * STEPS_PER_PORT + (MAX_PORTS >> LOG_PKEYS_PER_STEP)
+    pkeys = tuple(range(0x8001, 0x8001 + PKEY_TABLE_ENTRIES))
+    big.ports = [replace(port, pkeys=pkeys) for port in big.ports]
+    of_pkeys = MAX_PORTS * PKEY_TABLE_ENTRIES >> LOG_PKEYS_PER_STEP
+    assert swept(big) == MAX_PORTS * STEPS_PER_PORT + of_pkeys
+
+
+def test_a_sweep_is_charged_for_what_ports_leave(big):
+    (group,) = big.sa.groups._groups.values()
+    group.members |= {port.gid: GroupMember(1, 0) for port in big.ports}
+    big.ports = big.ports[:1]
+    assert swept(big) == STEPS_PER_PORT + (MAX_PORTS - 1) * 2 * STEPS_PER_RECORD
+    assert swept(big) == STEPS_PER_PORT
 
 
 def test_window_that_is_wide_open(big):
