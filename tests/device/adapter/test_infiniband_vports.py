@@ -4,10 +4,15 @@ import pytest
 from helpers.device.adapters import GUID, Member, made_infiniband, set_policy
 
 from emu.device.engine import lifecycle
+from emu.device.function.function import Function
 from emu.device.state.containment import RESTART_NS
+from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
+from firmware_cmds import TABLE
 from layouts.enums import (
     HcaVportField,
     Op,
@@ -47,6 +52,15 @@ def test_end_ports_of_infiniband(fresh):
     assert (context.lid, context.has_smi) == (2, 0)
     assert context.port_guid == context.node_guid == GUID + 2
     assert (context.vport_state_policy, context.port_state) == (VportPolicy.DOWN, PortState.DOWN)
+
+
+def test_a_virtual_function_shares_its_physical_ones_part_of_the_administrator(fresh, clock):
+    pf, vf = fresh
+    wire = pf.hca.wire
+    options = HcaOptions(guid=GUID + 9, lid=9)
+    Function(pf.hca.model, options, TABLE, Memory(), IrqList(), clock, wire)
+    assert wire.host_of(vf.hca.ib.lid) == wire.host_of(pf.hca.ib.lid)
+    assert wire.host_of(9) != wire.host_of(pf.hca.ib.lid)
 
 
 def fail(member, caplog):

@@ -58,7 +58,12 @@ class Subnet:
         self.clock = HandClock()
         self.ports = [end_port(lid, **options) for lid in range(1, count + 1)]
         self.inboxes = {}
-        self.sa = SubnetAdministrator(lambda: self.ports, self._carry, self.clock)
+        self.hosts = {}
+        """Hosts by LID; a port that is not among them is a host of its own."""
+        self.sa = SubnetAdministrator(
+            lambda: self.ports, self._carry, self.clock,
+            host_of=lambda lid: self.hosts.get(lid, lid),
+        )  # fmt: skip
         self.sa.sweep()
         self.tid = 0x1000
         self.is_prompt = True

@@ -355,6 +355,14 @@ def test_a_member_of_many_ports_that_change_throws_nobody_out(fabric, hub, caplo
     noisy.close()
 
 
+def test_ports_of_a_process_share_its_part_of_the_administrator(fabric, hub, honest):
+    first, other = RawPeer.member(fabric, Identity(), Identity()), RawPeer.member(fabric)
+    lids = [own.lid for peer in (first, other) for own in peer.identities] + [hub.node.lid]
+    hosts = [hub.wire.host_of(lid) for lid in lids]
+    assert hosts[0] == hosts[1]
+    assert len(set(hosts)) == 3
+
+
 def test_ports_are_charged_when_they_are_reported(fabric, hub, honest):
     """Those that have changed are packed, and all are compared; the others hear of them first."""
     noisy = RawPeer.member(fabric, *[Identity()] * 200)

@@ -13,7 +13,7 @@ does not send the packet back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Hashable, Iterator, MutableMapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -89,6 +89,7 @@ class LocalFabric:
             ContainedClock(clock, self._sa_owner),
             self._lead_to,
             self._port_at,
+            self.host_of,
         )
         self._listeners: set[tuple[int, bytes]] = set()
         """Multicast LIDs, each with the GID of a port that it leads to."""
@@ -195,6 +196,11 @@ class LocalFabric:
         """Return the port of this process with a LID; None without one."""
         node = self._nodes.get(lid)
         return node.ib if node is not None else None
+
+    def host_of(self, lid: int) -> Hashable:
+        """Return what identifies the host of a LID: of virtual functions, their physical port."""
+        port = self._port_at(lid)
+        return lid if port is None else (port.behind or port).lid
 
     def end_ports(self) -> Iterator[EndPort]:
         """Return the active ports, in the administrator's form."""

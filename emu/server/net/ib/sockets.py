@@ -8,7 +8,7 @@ communicate without sockets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -236,6 +236,11 @@ class SocketFabric(LocalFabric):
         """Return the connection to the process with this LID; None for ours or without a role."""
         role = self.election.role
         return role.connection_to(lid) if role is not None else None
+
+    def host_of(self, lid: int) -> Hashable:
+        """Return what identifies the host of a LID: of another process, its connection."""
+        connection = self._connection_to(lid)
+        return super().host_of(lid) if connection is None else connection.name
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
         """Send a datagram of one of our functions, or of our administrator.

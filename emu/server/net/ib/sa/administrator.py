@@ -8,7 +8,7 @@ dropped with a line in the debug log. Every other one is answered, if only with 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from emu.server.net.ib.sa.envelope import answer_head, envelope_fault
 from emu.server.net.ib.sa.events import Subscriptions
 from emu.server.net.ib.sa.multicast import MulticastGroups
 from emu.server.net.ib.sa.paths import path_records
-from emu.server.net.ib.sa.query import Query, SaError, SubnetPorts
+from emu.server.net.ib.sa.query import Query, SaError, SubnetPorts, of_a_host
 from emu.server.net.ib.sa.records import class_port_infos, node_records, portinfo_records
 from emu.server.net.ib.sa.rmpp import Key, RmppSender, abort
 from emu.server.net.ib.sa.services import Services
@@ -104,10 +104,12 @@ class SubnetAdministrator:
         clock: Clock,
         forward: Callable[[int, bytes, bool], None] = lambda mlid, gid, listens: None,
         function_at: Callable[[int], IbPort | None] = lambda lid: None,
+        host_of: Callable[[int], Hashable] = lambda lid: lid,
     ) -> None:
         """Create the administrator; ``ports`` returns the active ports without the SA's own.
 
-        ``function_at`` returns the port with a LID of a function of this process.
+        ``function_at`` returns the port with a LID of a function of this process, ``host_of`` what
+        identifies the host of a LID.
 
         ``forward`` receives an MLID, a port's GID and whether the MLID leads there
         (``MulticastGroups``).
@@ -130,12 +132,13 @@ class SubnetAdministrator:
         self._known: dict[bytes, EndPort] = {}
         """The ports of the latest sweep, by GID."""
         self.worker = Worker(clock)
-        self._requests: dict[Key, None] = {}
-        """Requests that are queued or in execution."""
+        self._host_of = host_of
+        self._requests: dict[Key, Hashable] = {}
+        """Requests that are queued or in execution, with their hosts."""
         self.subscriptions = Subscriptions(self.port.gid, self._send_mad, clock, self.worker)
         self.groups = MulticastGroups(self.subscriptions.notify, forward)
         self.services = Services(clock)
-        self.transfers = RmppSender(clock, self.worker)
+        self.transfers = RmppSender(clock, self.worker, host_of)
         self._attributes = self._make_attributes()
 
     @property
@@ -233,12 +236,21 @@ class SubnetAdministrator:
             self.transfers.receive(key, mad)
 
     def _take_request(self, key: Key, mad: sa_mad, back: Destination) -> None:
-        """Queue a request; drop it above MAX_REQUESTS or MAX_REQUESTS_OF_A_PORT."""
-        of_port = sum(1 for lid, _, _ in self._requests if lid == key[0])
-        if of_port >= MAX_REQUESTS_OF_A_PORT or len(self._requests) >= MAX_REQUESTS:
+        """Queue a request; drop it above MAX_REQUESTS, MAX_REQUESTS_OF_A_PORT or those of a host.
+
+        A host's are half of MAX_REQUESTS.
+        """
+        host = self._host_of(key[0])
+        of_port = sum(lid == key[0] for lid, _, _ in self._requests)
+        of_host = sum(one == host for one in self._requests.values())
+        if (
+            of_port >= MAX_REQUESTS_OF_A_PORT
+            or of_host >= of_a_host(MAX_REQUESTS)
+            or len(self._requests) >= MAX_REQUESTS
+        ):
             log.debug("LID %#x: request dropped: too many are queued", key[0])
             return
-        self._requests[key] = None
+        self._requests[key] = host
         self.worker.begin(self._request(key, mad, back))
 
     def _request(self, key: Key, mad: sa_mad, back: Destination) -> Job:
@@ -278,6 +290,7 @@ class SubnetAdministrator:
                 is_trusted=mad.sm_key == TRUSTED_SM_KEY,
                 subnet=subnet,
                 back=back,
+                host=self._host_of(back.lid),
             )
             records = []
             for record in attribute.handlers[method](query):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Hashable, Iterator, Set
+from typing import NamedTuple
 
 from emu.device.port.datagram import Destination
 from emu.device.port.ib.port import SM_LID
 from emu.device.ports import Clock
-from emu.server.net.ib.sa.query import Query, SaError, check_capacity
+from emu.server.net.ib.sa.query import CapacityUser, Query, SaError, check_capacity, of_a_host
 from emu.server.net.ib.sa.worker import Job, Worker
 from layouts.wire.mads import BASE_VERSION, Method, MgmtClass
 from layouts.wire.sa import (
@@ -48,6 +49,13 @@ _CLASS_MANAGER = 4
 Send = Callable[[bytes, Destination], None]
 
 
+class _Subscriber(NamedTuple):
+    """The receiver of Reports, and the port and host whose capacity they use."""
+
+    to: Destination
+    owner: CapacityUser
+
+
 class Subscriptions:
     """The subscriptions, and the Reports sent for them."""
 
@@ -58,13 +66,15 @@ class Subscriptions:
         self._issuer_gid = issuer_gid
         self._send = send
         self._clock = clock
-        self._subscriptions: dict[tuple[int, int, bytes], Destination] = {}
+        self._subscriptions: dict[tuple[int, int, bytes], _Subscriber] = {}
         """Subscribers by LID, QP, and the inform_info without the fields that may differ between
         subscribing and unsubscribing."""
-        self._reports: dict[int, Destination] = {}
+        self._reports: dict[int, _Subscriber] = {}
         """Receivers of Reports without a response so far, by transaction id."""
         self._unanswered: Counter[int] = Counter()
         """Number of these Reports by the receiver's LID."""
+        self._unanswered_by: Counter[Hashable] = Counter()
+        """Number of these Reports by the receiver's host."""
         self._next_tid = 1
 
     def __len__(self) -> int:
@@ -74,22 +84,22 @@ class Subscriptions:
         """Subscribe or unsubscribe, and return the confirmed record: SubnAdmSet(inform_info).
 
         A repeated subscription counts once. Raises SaError: REQ_INVALID for an unknown
-        subscription, NO_RESOURCES above MAX_SUBSCRIPTIONS or MAX_SUBSCRIPTIONS_OF_A_PORT.
+        subscription, NO_RESOURCES by ``check_capacity``.
         """
         info = query.requested.copy()
         subscribes, info.subscribe, info.qpn = info.subscribe, 0, 0
         subscriber = query.back
-        key = (subscriber.lid, subscriber.qpn, bytes(info))
+        key, owner = (subscriber.lid, subscriber.qpn, bytes(info)), query.owner
         if not subscribes:
             if self._subscriptions.pop(key, None) is None:
                 raise SaError(SaStatus.REQ_INVALID, "no such subscription")
         else:
             if key not in self._subscriptions:
                 check_capacity(
-                    [lid for lid, _, _ in self._subscriptions], subscriber.lid,
+                    [one.owner for one in self._subscriptions.values()], owner,
                     MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS_OF_A_PORT, "subscriptions",
                 )  # fmt: skip
-            self._subscriptions[key] = subscriber
+            self._subscriptions[key] = _Subscriber(subscriber, owner)
         log.info("LID %#x subscribes=%d to trap %d", subscriber.lid, subscribes, info.trap_num)
         info.subscribe, info.qpn = subscribes, subscriber.qpn
         return [info]
@@ -143,20 +153,22 @@ class Subscriptions:
     def answered(self, lid: int, tid: int) -> None:
         """End the Report that a ReportResp answers; ignore an unknown one or another LID's."""
         report = self._reports.get(tid)
-        if report is not None and report.lid == lid:
+        if report is not None and report.to.lid == lid:
             self._forget(tid)
 
     def _forget(self, tid: int) -> None:
-        self._unanswered[self._reports.pop(tid).lid] -= 1
+        to, owner = self._reports.pop(tid)
+        self._unanswered[to.lid] -= 1
+        self._unanswered_by[owner.host] -= 1
 
     def drop_ports(self, lids: Set[int]) -> None:
         """Drop the subscriptions and unanswered Reports of ports that left the subnet."""
         self._subscriptions = {
             key: entry for key, entry in self._subscriptions.items() if key[0] not in lids
         }
-        for tid in [tid for tid, to in self._reports.items() if to.lid in lids]:
+        for tid in [tid for tid, report in self._reports.items() if report.to.lid in lids]:
             self._forget(tid)
-        self._unanswered = +self._unanswered
+        self._unanswered, self._unanswered_by = +self._unanswered, +self._unanswered_by
 
     def _wants(self, info: inform_info, trap: SmTrap) -> bool:
         """Return whether a subscription covers the SA's own notices of this trap.
@@ -176,18 +188,23 @@ class Subscriptions:
             and of_issuer
         )
 
-    def _report(self, to: Destination, data: bytes) -> None:
+    def _report(self, subscriber: _Subscriber, data: bytes) -> None:
         """Send a Report until it is answered; drop it with too many unanswered.
 
-        The limits are MAX_REPORTS, and MAX_REPORTS_OF_A_PORT for its receiver.
+        The limits are MAX_REPORTS, MAX_REPORTS_OF_A_PORT for its receiver, and those of its host.
         """
-        of_port = self._unanswered[to.lid]
-        if of_port >= MAX_REPORTS_OF_A_PORT or len(self._reports) >= MAX_REPORTS:
+        to, owner = subscriber
+        if (
+            self._unanswered[to.lid] >= MAX_REPORTS_OF_A_PORT
+            or self._unanswered_by[owner.host] >= of_a_host(MAX_REPORTS)
+            or len(self._reports) >= MAX_REPORTS
+        ):
             log.info("report to LID %#x dropped: too many are unanswered", to.lid)
             return
         tid, self._next_tid = self._next_tid, self._next_tid + 1
-        self._reports[tid] = to
+        self._reports[tid] = subscriber
         self._unanswered[to.lid] += 1
+        self._unanswered_by[owner.host] += 1
         mad = sa_mad.new(
             mad_hdr={
                 "base_version": BASE_VERSION,
@@ -206,9 +223,10 @@ class Subscriptions:
 
         Do nothing for a Report that was answered or whose receiver has left.
         """
-        to = self._reports.get(tid)
-        if to is None:
+        report = self._reports.get(tid)
+        if report is None:
             return
+        to = report.to
         if tries > MAX_TRIES:
             log.info("LID %#x does not answer reports", to.lid)
             self._forget(tid)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from emu.device.port.ib import partitions
 from emu.device.port.ib.endport import EndPort
 from emu.server.net.ib.sa.quantities import QUANTITIES, SHORTEST_LIFE
-from emu.server.net.ib.sa.query import Query, SaError
+from emu.server.net.ib.sa.query import CapacityUser, Query, SaError
 from layouts.wire.sa import JoinState, SaStatus, Selector, mcmember_rec
 
 LINK_LOCAL = 2
@@ -49,8 +49,8 @@ class MulticastGroup:
     traffic_class: int = 0
     members: dict[bytes, GroupMember] = field(default_factory=dict)
     is_permanent: bool = False
-    creator: bytes = b""
-    """GID of the port whose join created the group; empty for a partition's own group."""
+    creator: CapacityUser | None = None
+    """The port whose join created the group; None for a partition's own group."""
 
     @property
     def is_alive(self) -> bool:

@@ -190,15 +190,15 @@ class MulticastGroups:
     def _create(self, query: Query[mcmember_rec], port: EndPort) -> MulticastGroup:
         """Create a group for a join, send its notice, and return the group.
 
-        Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RESOURCES at MAX_GROUPS or
-        MAX_GROUPS_OF_A_PORT, and REQ_INVALID. The latter is for a join that is not full, a bad
+        Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RESOURCES by ``check_capacity``, and
+        REQ_INVALID. The latter is for a join that is not full, a bad
         MGID, unavailable MTU, rate or life time, or another partition.
         """
         query.need(*_CREATES)
         requested = query.requested
         if not requested.join_state & FULL:
             raise SaError(SaStatus.REQ_INVALID, "only a full member creates a group")
-        creator = query.requester.gid
+        creator = query.owner
         creators = [group.creator for group in self._groups.values()]
         check_capacity(creators, creator, MAX_GROUPS, MAX_GROUPS_OF_A_PORT, "groups")
         mtu = MTU.choose(query, port.mtu_code)

@@ -5,10 +5,10 @@ Source: IBTA volume 1, 15.4 (operation), 15.4.1.1 (visibility of records), 15.4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from emu.device.port.datagram import Destination
 from emu.device.port.ib import partitions
@@ -27,17 +27,36 @@ class SaError(Exception):
         self.status = status
 
 
+class CapacityUser(NamedTuple):
+    """The port that uses the administrator's capacity, and the host with that port."""
+
+    port: Hashable
+    host: Hashable
+
+
+def of_a_host(most: int) -> int:
+    """Return the share of ``most`` that all ports of one host have: virtual functions are many."""
+    return most // 2
+
+
 def check_capacity(
-    owners: Collection[object], owner: object, most: int, of_a_port: int, what: str
+    owners: Collection[CapacityUser | None],
+    owner: CapacityUser,
+    most: int,
+    of_a_port: int,
+    what: str,
 ) -> None:
     """Raise SaError, NO_RESOURCES, for one more of ``owner``'s; ``owners`` has one for each.
 
-    ``most`` may exist, ``of_a_port`` of one owner, so that no port uses up those of the others.
+    ``most`` may exist, ``of_a_port`` of one port and half of them of one host, so that neither uses
+    up those of the others.
     """
     if len(owners) >= most:
         raise SaError(SaStatus.NO_RESOURCES, f"the limit is {most} {what}")
-    if sum(one == owner for one in owners) >= of_a_port:
+    if sum(one is not None and one.port == owner.port for one in owners) >= of_a_port:
         raise SaError(SaStatus.NO_RESOURCES, f"the limit of a port is {of_a_port} {what}")
+    if sum(one is not None and one.host == owner.host for one in owners) >= of_a_host(most):
+        raise SaError(SaStatus.NO_RESOURCES, f"the limit of a host is {of_a_host(most)} {what}")
 
 
 class SubnetPorts:
@@ -73,6 +92,13 @@ class Query(Generic[RecordT_co]):
     subnet: SubnetPorts
     back: Destination
     """Destination of the response."""
+    host: Hashable
+    """The host of the requester."""
+
+    @property
+    def owner(self) -> CapacityUser:
+        """The requester as the user of the administrator's capacity."""
+        return CapacityUser(self.requester.gid, self.host)
 
     def has(self, *names: str) -> bool:
         """Return whether the component mask selects all of these fields."""

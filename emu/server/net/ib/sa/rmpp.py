@@ -7,10 +7,11 @@ segments are retransmitted after ACK_TIMEOUT_NS. After MAX_TRIES the transfer is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from emu.device.ports import Clock, Timer
+from emu.server.net.ib.sa.query import of_a_host
 from emu.server.net.ib.sa.worker import Job, Worker
 from layouts.wire.sa import (
     DATA_BYTES,
@@ -56,8 +57,9 @@ class _Transfer:
 class RmppSender:
     """The transfers in progress."""
 
-    def __init__(self, clock: Clock, worker: Worker) -> None:
+    def __init__(self, clock: Clock, worker: Worker, host_of: Callable[[int], Hashable]) -> None:
         self._clock = clock
+        self._host_of = host_of
         self._worker = worker
         self._transfers: dict[Key, _Transfer] = {}
 
@@ -71,10 +73,17 @@ class RmppSender:
     def may_start(self, key: Key) -> bool:
         """Return whether one more transfer to this receiver's LID can start.
 
-        Limits are MAX_TRANSFERS in all and MAX_TRANSFERS_OF_A_PORT for the LID.
+        Limits are MAX_TRANSFERS in all, half of them for the LID's host, and
+        MAX_TRANSFERS_OF_A_PORT for the LID.
         """
-        of_port = sum(1 for lid, _, _ in self._transfers if lid == key[0])
-        return len(self._transfers) < MAX_TRANSFERS and of_port < MAX_TRANSFERS_OF_A_PORT
+        host = self._host_of(key[0])
+        of_port = sum(lid == key[0] for lid, _, _ in self._transfers)
+        of_host = sum(self._host_of(lid) == host for lid, _, _ in self._transfers)
+        return (
+            len(self._transfers) < MAX_TRANSFERS
+            and of_port < MAX_TRANSFERS_OF_A_PORT
+            and of_host < of_a_host(MAX_TRANSFERS)
+        )
 
     def start(self, key: Key, answer: sa_mad, data: bytes, send: Callable[[bytes], None]) -> None:
         """Begin to send ``data`` in segments, under the headers of ``answer`` (a view of a MAD).

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 
 from emu.device.port.ib.partitions import is_same_partition
 from emu.device.ports import Clock
-from emu.server.net.ib.sa.query import Query, SaError, check_capacity
+from emu.server.net.ib.sa.query import CapacityUser, Query, SaError, check_capacity
 from layouts.wire.sa import SaStatus, service_rec
 
 log = logging.getLogger(__name__)
@@ -27,8 +27,8 @@ class Services:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._services: dict[_Key, tuple[bytes, int | None, bytes]] = {}
-        """Records, their expiry in nanoseconds (None for never), and the GID of the announcer."""
+        self._services: dict[_Key, tuple[bytes, int | None, CapacityUser]] = {}
+        """Records, their expiry in nanoseconds (None for never), and the announcer."""
 
     def __len__(self) -> int:
         return len(self._services)
@@ -38,7 +38,7 @@ class Services:
 
         Without a lease, the service stays for ever. Raises SaError: REQ_INSUFFICIENT_COMPONENTS,
         REQ_INVALID_GID, REQ_INVALID for another partition, REQ_DENIED for a wrong service key,
-        NO_RESOURCES at MAX_SERVICES or MAX_SERVICES_OF_A_PORT.
+        NO_RESOURCES by ``check_capacity``.
         """
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
@@ -50,9 +50,9 @@ class Services:
             record.service_lease = FOR_EVER
         key = _key(record)
         self._check_key(query, key)
-        announcer = query.requester.gid
+        announcer = query.owner
         if key not in self._services:
-            announcers = [gid for *_, gid in self._services.values()]
+            announcers = [entry[2] for entry in self._services.values()]
             check_capacity(announcers, announcer, MAX_SERVICES, MAX_SERVICES_OF_A_PORT, "services")
         else:
             announcer = self._services[key][2]

@@ -113,6 +113,20 @@ def test_requests_wait_in_a_bounded_queue(big, made):
     assert big.take(2)[0].mad_hdr.status == MadStatus.SUCCESS
 
 
+def test_a_host_leaves_requests_and_tables_to_the_others(big, made):
+    """However many ports it has: virtual functions are hosts no more than their port is."""
+    big.hosts = dict.fromkeys(range(1, 33), "a")
+    for lid in range(1, 33):
+        for _ in range(administrator.MAX_REQUESTS_OF_A_PORT):
+            ask_for_nodes(big, lid)
+    assert len(big.sa._requests) == administrator.MAX_REQUESTS // 2
+    for lid in range(33, 37):
+        ask_for_nodes(big, lid)
+    rounds(big, lambda: made.count)
+    assert len(big.sa.transfers) == rmpp.MAX_TRANSFERS // 2 + 4
+    assert [big.take(lid)[0].mad_hdr.status for lid in range(33, 37)] == [MadStatus.SUCCESS] * 4
+
+
 def test_request_that_is_repeated_while_it_waits(big, made):
     request = ask_for_nodes(big, 1)
     for _ in range(5):

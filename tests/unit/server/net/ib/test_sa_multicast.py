@@ -246,9 +246,9 @@ def test_a_port_that_leaves_the_subnet_leaves_its_groups(subnet):
 
 def test_groups_are_bounded(subnet, monkeypatch):
     monkeypatch.setattr(multicast, "MAX_GROUPS", 3)
-    for number in (1, 2):
-        assert join(subnet, 1, ALL_HOSTS[:15] + bytes([number]), **CREATE).record
-    assert join(subnet, 1, ALL_HOSTS[:15] + b"\3", **CREATE).status == SaStatus.NO_RESOURCES
+    for lid in (1, 2):
+        assert join(subnet, lid, ALL_HOSTS[:15] + bytes([lid]), **CREATE).record
+    assert join(subnet, 3, ALL_HOSTS[:15] + b"\3", **CREATE).status == SaStatus.NO_RESOURCES
     assert join(subnet, 2, BROADCAST).record
     leave(subnet, 1, ALL_HOSTS[:15] + b"\1")
     assert join(subnet, 1, ALL_HOSTS[:15] + b"\3", **CREATE).record.mlid == 0xC001
@@ -261,6 +261,15 @@ def test_a_port_leaves_groups_to_the_others(subnet, monkeypatch):
     assert join(subnet, 1, ALL_HOSTS[:15] + b"\3", **CREATE).status == SaStatus.NO_RESOURCES
     assert join(subnet, 2, ALL_HOSTS[:15] + b"\3", **CREATE).record
     assert join(subnet, 1, ALL_HOSTS[:15] + b"\3").record
+
+
+def test_a_host_leaves_groups_to_the_others(subnet, monkeypatch):
+    monkeypatch.setattr(multicast, "MAX_GROUPS", 4)
+    subnet.hosts = {1: "a", 2: "a"}
+    for lid in (1, 2):
+        assert join(subnet, lid, ALL_HOSTS[:15] + bytes([lid]), **CREATE).record
+    assert join(subnet, 2, ALL_HOSTS[:15] + b"\3", **CREATE).status == SaStatus.NO_RESOURCES
+    assert join(subnet, 3, ALL_HOSTS[:15] + b"\3", **CREATE).record
 
 
 def test_a_listener_of_a_partition_that_is_gone_gets_no_more_of_its_group():

@@ -121,9 +121,9 @@ def test_services_go_with_their_port(subnet):
 def test_services_are_bounded(subnet, monkeypatch):
     monkeypatch.setattr(services, "MAX_SERVICES", 2)
     for number in (1, 2):
-        service(subnet, SET, service_id=number)
-    assert service(subnet, SET, service_id=3).status == SaStatus.NO_RESOURCES
-    assert service(subnet, SET, service_id=2).status == MadStatus.SUCCESS
+        service(subnet, SET, number, service_id=number)
+    assert service(subnet, SET, 3, service_id=3).status == SaStatus.NO_RESOURCES
+    assert service(subnet, SET, 3, service_id=2).status == MadStatus.SUCCESS
 
 
 def test_a_port_leaves_services_to_the_others(subnet, monkeypatch):
@@ -133,6 +133,16 @@ def test_a_port_leaves_services_to_the_others(subnet, monkeypatch):
     assert service(subnet, SET, service_id=3).status == SaStatus.NO_RESOURCES
     assert service(subnet, SET, 2, service_id=3).status == MadStatus.SUCCESS
     assert service(subnet, SET, service_id=1).status == MadStatus.SUCCESS  # renewed
+
+
+def test_a_host_leaves_services_to_the_others(subnet, monkeypatch):
+    """However many ports it has."""
+    monkeypatch.setattr(services, "MAX_SERVICES", 4)
+    subnet.hosts = {1: "a", 2: "a"}
+    for lid in (1, 2):
+        assert service(subnet, SET, lid, service_id=lid).status == MadStatus.SUCCESS
+    assert service(subnet, SET, 2, service_id=3).status == SaStatus.NO_RESOURCES
+    assert service(subnet, SET, 3, service_id=3).status == MadStatus.SUCCESS
 
 
 # -- events
@@ -269,13 +279,27 @@ def test_a_subscriber_that_leaves_is_forgotten(subnet):
 
 
 def test_subscriptions_and_reports_are_bounded(subnet, monkeypatch):
-    monkeypatch.setattr(events, "MAX_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr(events, "MAX_SUBSCRIPTIONS", 3)
     monkeypatch.setattr(events, "MAX_REPORTS", 3)
-    for number in (1, 2):
-        subscribe(subnet, trap_num=0xFFFF, resp_time=number)
-    assert subscribe(subnet, resp_time=3).status == SaStatus.NO_RESOURCES
+    for lid in (1, 2):
+        assert subscribe(subnet, lid).status == MadStatus.SUCCESS
+    assert subscribe(subnet, 3).status == MadStatus.SUCCESS
+    assert subscribe(subnet, 3, resp_time=3).status == SaStatus.NO_RESOURCES
     come_and_go(subnet)
-    assert len(subnet.take(1)) == 3
+    assert sum(len(subnet.take(lid)) for lid in (1, 2, 3)) == 3
+
+
+def test_a_host_leaves_subscriptions_and_reports_to_the_others(subnet, monkeypatch):
+    monkeypatch.setattr(events, "MAX_SUBSCRIPTIONS", 4)
+    monkeypatch.setattr(events, "MAX_REPORTS", 4)
+    subnet.hosts = {1: "a", 2: "a"}
+    for lid in (1, 2):
+        assert subscribe(subnet, lid).status == MadStatus.SUCCESS
+    assert subscribe(subnet, 2, resp_time=3).status == SaStatus.NO_RESOURCES
+    assert subscribe(subnet, 3).status == MadStatus.SUCCESS
+    come_and_go(subnet)
+    of_a = subnet.take(1) + subnet.take(2)
+    assert (len(of_a), len(subnet.take(3))) == (2, 2)
 
 
 def test_a_port_leaves_subscriptions_and_reports_to_the_others(subnet, monkeypatch):
