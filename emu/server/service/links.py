@@ -39,7 +39,7 @@ class Links:
     """The links that have been set; a cleared one keeps its counts."""
 
     def __init__(self, functions: Sequence[Function], cabling: Cabling, seed: int = 0) -> None:
-        """Store the functions and the seed of all random numbers."""
+        """Store the functions and ``seed``, that of the links which are set from now on."""
         self._functions = functions
         self._cabling = cabling
         self._links: dict[tuple[int, str], LinkDirection] = {}
@@ -92,7 +92,7 @@ class Links:
             direction = self._links[index, side] = LinkDirection(
                 f"function {index} {side}", clock, lambda: function.hca.ledger, link, self.seed
             )
-        direction.change(link)
+        direction.change(link, self.seed)
         self._plug(index, side, None if link.is_clear else direction)
 
     def _plug(self, index: int, side: str, direction: LinkDirection | None) -> None:

@@ -134,6 +134,26 @@ def test_the_same_seed_is_the_same_loss(model, clock, wire):
     assert lost(0) == lost(0)
 
 
+def test_a_link_that_a_plan_sets_anew_has_the_plans_seed(model, clock, wire):
+    """Whatever seed the link had before, so that a replay's first plan is enough."""
+
+    def lost(*seeds):
+        nodes, cabling, _ = roce(model, clock, wire)
+        session = FaultSession([node.function for node in nodes], FaultOptions(), cabling)
+        for seed in seeds:
+            session.load(load(f"seed = {seed}\n[[link]]\nloss = 30\n"))
+        world = World(nodes=nodes, session=session, clock=clock)
+        channel = Channel(QpType.UC, *nodes, mtu=3)
+        source, target = world.region(nodes[0], TEXT), world.region(nodes[1])
+        channel.write((target.key, target.va), source.sge(0, SIZE))
+        world.run(5)
+        return world.counts()
+
+    losses = {seed: lost(seed) for seed in range(4)}
+    assert len({str(counts) for counts in losses.values()}) > 1
+    assert all(lost(9, seed) == counts for seed, counts in losses.items())
+
+
 @pytest.mark.parametrize("names", [("a", "a@g"), ("b",)], ids=["own", "other"])
 def test_a_plan_whose_new_name_is_used_replaces_no_rule(world, names):
     """A name that the other guest's rules have gets a suffix, which may make another rule's."""

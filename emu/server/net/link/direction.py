@@ -100,12 +100,12 @@ class LinkDirection:
         self._waiting: list[Callable[[], None]] = []
         self.counts: Counter[str] = Counter()
 
-    def change(self, link: PlannedLink) -> None:
-        """Apply other properties from the next packet on; packets in flight keep their arrival.
+    def change(self, link: PlannedLink, seed: int) -> None:
+        """Apply properties and seed from the next packet on; packets in flight keep their arrival.
 
         Senders that wait are woken if the new limit has space for them.
         """
-        self.link = link
+        self.link, self._netem.seed = link, seed
         if link.rate is None:
             self._free_ns = 0
         self._wake()

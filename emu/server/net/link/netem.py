@@ -38,7 +38,7 @@ class NetemRandom:
 
     def __init__(self, name: str, seed: int) -> None:
         self._name = name
-        self._seed = seed
+        self.seed = seed
         self.number = 0
         """Number of packets so far."""
         self._is_bad = False
@@ -52,7 +52,7 @@ class NetemRandom:
         time.
         """
         self.number += 1
-        text = f"{self._seed}/{self._name}/{self.number}".encode()
+        text = f"{self.seed}/{self._name}/{self.number}".encode()
         (
             transition, loss, duplicate, corrupt, draw, jitter, reorder, mark,
         ) = _RANDOM_NUMBERS.unpack(blake2b(text, digest_size=64).digest())  # fmt: skip

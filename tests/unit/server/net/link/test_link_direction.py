@@ -234,7 +234,7 @@ def test_the_same_seed_is_the_same_fate_whatever_the_times():
 def test_a_change_holds_from_the_next_packet_on():
     world = World(delay="10ms")
     world.send(2)
-    world.link.change(PlannedLink())
+    world.link.change(PlannedLink(), 0)
     world.send()
     world.settle()
     assert world.numbers == [2, 0, 1]
@@ -245,9 +245,20 @@ def test_a_change_does_not_begin_the_dice_anew():
     plain, changed = World(seed=1, loss=50), World(seed=1, loss=50)
     plain.run(200)
     changed.run(100)
-    changed.link.change(PlannedLink(loss=50, duplicate=0.0))
+    changed.link.change(PlannedLink(loss=50, duplicate=0.0), 1)
     changed.run(100)
     assert plain.numbers == changed.numbers
+
+
+def test_another_seed_holds_from_the_next_packet_on():
+    first, second, changed = (World(seed=seed, loss=50) for seed in (1, 2, 1))
+    first.run(200)
+    second.run(200)
+    changed.run(100)
+    changed.link.change(changed.link.link, 2)
+    changed.run(100)
+    after = [number for number in second.numbers if number >= 100]
+    assert changed.numbers == [number for number in first.numbers if number < 100] + after
 
 
 def test_fates_of_another_link_are_others():
