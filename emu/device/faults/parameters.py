@@ -17,7 +17,7 @@ from emu.device.trace.decode import event_layout
 from emu.model_words import given_text, matching
 from emu.near import near, near_names
 from layouts.enums import EventType
-from layouts.fields import FieldKind, Nested
+from layouts.fields import FieldKind, Items, Nested, Number
 from layouts.prm import Prm
 
 MAX_MS = 24 * 3600 * 1000
@@ -91,7 +91,7 @@ def set_of(**fits: Fits) -> Parameter:
             if name not in fits:
                 yield "set", _no_field(name, [*fits])
             elif needed := fits[name](value):
-                yield f"set.{name}", f"{needed} is needed, not {given_text(value)}"
+                yield f"set.{name}", other_value(needed, value)
 
     return Parameter("set", Assignments, check)
 
@@ -115,14 +115,22 @@ def of_hex_digits(value: object) -> str:
 def set_in(prm: type[Prm]) -> Parameter:
     """Return a parameter ``set`` for new values of fields of a structure, by dotted names.
 
-    The parameter's check yields a mistake for each unknown name; values are not checked.
+    The parameter's check yields a mistake for each unknown name and each value of another kind.
     """
 
     def check(values: Any, _rule: Mapping[str, object]) -> Iterator[Problem]:
-        names = names_in(prm)
-        yield from (("set", _no_field(name, names)) for name in values if not has_field(prm, name))
+        for name, value in values.items():
+            if (needed := value_needed([(prm, name)], value)) is None:
+                yield "set", _no_field(name, names_in(prm))
+            elif needed:
+                yield f"set.{name}", other_value(needed, value)
 
     return Parameter("set", Assignments, check)
+
+
+def other_value(needed: str, value: object) -> str:
+    """Return the mistake of a value where a value of another kind is needed."""
+    return f"{needed} is needed, not {given_text(value)}"
 
 
 def _no_field(name: str, names: Sequence[str]) -> str:
@@ -131,11 +139,37 @@ def _no_field(name: str, names: Sequence[str]) -> str:
 
 def has_field(prm: type[Prm], path: str) -> bool:
     """Return whether a dotted path leads to a field of a structure; array items have no path."""
+    return _kind_at(prm, path) is not None
+
+
+def _kind_at(prm: type[Prm], path: str) -> FieldKind | None:
+    """Return the kind of the field at a dotted path; None without such a field."""
     name, _, rest = path.partition(".")
     kind = _kinds(prm).get(name)
-    return kind is not None and (
-        not rest or (isinstance(kind, Nested) and has_field(kind.prm, rest))
-    )
+    if not rest:
+        return kind
+    return _kind_at(kind.prm, rest) if isinstance(kind, Nested) else None
+
+
+def value_needed(places: Iterable[tuple[type[Prm], str]], value: object) -> str | None:
+    """Return the value that a field needs, as text; the field is at one of the dotted paths.
+
+    "" if one of them takes ``value``, None if no structure has a field at its path.
+    """
+    kinds = [kind for prm, path in places if (kind := _kind_at(prm, path)) is not None]
+    return min((_needed_by(kind, value) for kind in kinds), key=len, default=None)
+
+
+def _needed_by(kind: FieldKind, value: object) -> str:
+    """Return the value that a field needs, as text, or "" if ``set_fields`` can set ``value``."""
+    if isinstance(kind, Number):
+        return of_bits(kind.width)(value)
+    if isinstance(kind, Items) and not isinstance(kind.item, Number):
+        return "a field of its own for each value"
+    octets = kind.count if isinstance(kind, Items) else kind.width // 8
+    if octets is None or (isinstance(value, str) and len(value) == 2 * octets):
+        return of_hex_digits(value)
+    return f"text of {2 * octets} hexadecimal digits"
 
 
 @cache
@@ -196,15 +230,17 @@ def new_data(requested: Callable[[Mapping[str, Any]], object]) -> Parameter:
     """Return a parameter ``set`` for new values of the fields of an event's data.
 
     ``requested`` returns the types of events of a rule, as in ``match``. The parameter's check
-    yields a mistake for a name that the data of none of them has.
+    yields a mistake for a name that the data of none of them has, and for a value of another kind.
     """
 
     def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
         layouts = event_layouts(requested(rule))
-        for path in values:
+        for path, value in values.items():
             name = path.removeprefix(EVENT_DATA)
-            if not any(has_field(layout, name) for layout in layouts):
+            if (needed := value_needed([(layout, name) for layout in layouts], value)) is None:
                 yield f"set.{path}", f"no field of the event's data{near_fields(name, layouts)}"
+            elif needed:
+                yield f"set.{path}", other_value(needed, value)
 
     return Parameter("set", Assignments, check)
 

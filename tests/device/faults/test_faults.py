@@ -94,7 +94,7 @@ def test_an_event_that_a_rule_would_not_change_goes_on(driver, plan, faults, fir
     driver.use_events()
     plan('point="cmd.done"\naction="corrupt"\nmatch.op="ALLOC_PD"\nset.pd=0x77\ntimes=1')
     assert driver.command(Op.ALLOC_PD).pd == 0x77
-    plan('point="eqe"\naction="corrupt"\nmatch.type="CMD"\nset.vector="no"\ntimes=1')
+    plan('point="eqe"\naction="corrupt"\nset.cqn=1\ntimes=1')  # which a CMD event has not
     assert not driver.command(Op.ALLOC_PD).status
     (count,) = faults.listing()
     assert (count["fired"], count["without_effect"]) == (0, 1)

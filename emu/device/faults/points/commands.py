@@ -26,10 +26,11 @@ from emu.device.faults.parameters import (
     COUNT,
     DATA,
     MS,
-    has_field,
     near_fields,
     one_of,
+    other_value,
     repetitions,
+    value_needed,
 )
 from emu.device.faults.registry import Parameter, Problem, action, point
 from emu.device.faults.rule import Assignments, Rule
@@ -72,24 +73,25 @@ def _layouts_in(match: Mapping[str, Any]) -> list[type[Prm]]:
 def _new_fields(*, is_out: bool) -> Parameter:
     """Return a parameter ``set`` for new values of the fields of a command's input or output.
 
-    The parameter's check yields a mistake for a name that no command of the rule has.
+    The parameter's check yields a mistake for a name that no command of the rule has, and for a
+    value that none takes.
     """
 
     def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
-        """Yield the names that the structures of all commands of the rule's ``match`` lack."""
+        """Yield the names and values that no structure of the ``match``'s commands takes."""
         match = rule.get("match", {})
         commands = _commands(match)
-        for path in values:
-            lacking = []
-            for command in commands:
-                layout, name = _holder(command, match, path, is_out=is_out)
-                if layout is None or has_field(layout, name):
-                    break
-                lacking.append(layout)
-            else:
-                if lacking:
-                    one = lacking[0].__name__ if len(lacking) == 1 else "the commands of match"
-                    yield f"set.{path}", f"no field of {one}{near_fields(name, lacking)}"
+        for path, value in values.items():
+            holders = [_holder(command, match, path, is_out=is_out) for command in commands]
+            places = [(layout, name) for layout, name in holders if layout is not None]
+            if len(places) < len(holders) or not places:
+                continue  # a structure that the match does not determine
+            if (needed := value_needed(places, value)) is None:
+                lacking, name = [layout for layout, _ in places], places[-1][1]
+                one = lacking[0].__name__ if len(lacking) == 1 else "the commands of match"
+                yield f"set.{path}", f"no field of {one}{near_fields(name, lacking)}"
+            elif needed:
+                yield f"set.{path}", other_value(needed, value)
 
     return Parameter("set", Assignments, check)
 

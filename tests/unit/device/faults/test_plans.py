@@ -194,6 +194,29 @@ MISTAKES = [
         '[[rule]]\npoint="load"\naction="capabilities"\nset.log_max_qpx=1',
         r"p:4: .*no field 'log_max_qpx' here; near it: log_max_qp",
     ),
+    (
+        '[[rule]]\npoint="load"\naction="capabilities"\nset.log_max_qp="many"\nset.log_max_cq=32',
+        r"p:4: rule\[1\].set.log_max_qp: a number of 5 bits is needed, not 'many'"
+        r"\np:5: rule\[1\].set.log_max_cq: a number of 5 bits is needed, not 32$",
+    ),
+    (
+        '[[rule]]\npoint="cqe"\naction="corrupt"\nset.byte_cnt="0x12"',
+        r"p:4: rule\[1\].set.byte_cnt: a number of 32 bits is needed, not '0x12'$",
+    ),
+    (
+        '[[rule]]\npoint="eqe"\naction="corrupt"\nmatch.type="CQ_ERROR"\nset.data.cqn=-1',
+        r"p:5: rule\[1\].set.data.cqn: a number of 32 bits is needed, not -1$",
+    ),
+    (
+        '[[rule]]\npoint="cmd.done"\naction="corrupt"\nmatch.op="QUERY_ADAPTER"\n'
+        'set.query_adapter_struct.vsd_contd_psid="0123"',
+        r"p:5: .*vsd_contd_psid: text of 32 hexadecimal digits is needed, not '0123'$",
+    ),
+    (
+        '[[rule]]\npoint="cmd"\naction="corrupt"\nmatch.op="CREATE_CQ"\n'
+        'set.cq_context.log_cq_size="abcd"',
+        r"p:5: .*log_cq_size: a number of 5 bits is needed, not 'abcd'$",
+    ),
     ('[[rule]]\npoint="load"\naction="aer"\nerror="ODD"', r"p:4: .*no error 'ODD'; there are"),
     ('seed = "x"', r"p:1: seed: a whole number is needed, not 'x'"),
     ("sed = 1", r"p:1: sed: no such key; near it: seed$"),
