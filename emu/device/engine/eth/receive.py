@@ -368,8 +368,8 @@ def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
 def _deliver_super_frame(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:
     """Deliver the packets of a super-frame to each queue, in several rounds if necessary.
 
-    Packets are merged where a TIR allows LRO. Held packets of the same stream are delivered first.
-    A hairpin without changes gets the unsegmented frame.
+    Packets are merged where a TIR allows LRO, unless the queue splits headers. Held packets of the
+    same stream are delivered first. A hairpin without changes gets the unsegmented frame.
     """
     budget = hca.budget
     apart = []
@@ -383,6 +383,7 @@ def _deliver_super_frame(hca: Hca, large: _Large, queues: Sequence[Delivery]) ->
         if (
             to.merging is None
             or strides is None
+            or to.rq.reservations is not None
             or to.rq.scatters_fcs
             or not _can_merge(large.headers, to.merging)
         ):

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from helpers.device.lro import LRO
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,13 +42,13 @@ def base_model():
     return MODEL
 
 
-def queue_of(node, posted=3, **options):
-    """A queue of requests of 16 KiB in four reservations, to which all frames go."""
+def queue_of(node, posted=3, tir=None, **options):
+    """A queue of requests of 16 KiB in four reservations, to which all frames go by a TIR."""
     queue = SplitQueue(node, **{"log_count": 6, "log_size": 2} | options)
     flows = Flows(node.driver)
     table = flows.table(0, log_size=0)
     flows.set_root(table)
-    tirn = create_direct_tir(node.driver, alloc_td(node.driver), queue.rqn)
+    tirn = create_direct_tir(node.driver, alloc_td(node.driver), queue.rqn, **(tir or {}))
     flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn))
     queue.post_more(posted)
     return queue
@@ -358,6 +359,19 @@ def test_packets_of_a_large_send(hca, make):
     pieces = rq.pieces()
     assert [piece.match for piece in pieces] == [False] + [True] * 11
     assert [piece.offset for piece in pieces] == [n * 1000 for n in range(12)]
+
+
+@pytest.mark.parametrize("tir", [{}, LRO], ids=["plain", "LRO"])
+def test_what_a_queue_splits_is_not_merged_by_lro(hca, make, tir):
+    """The driver gives no TIR of such queues LRO (core/en/tir.c: build_packet_merge)."""
+    rq = make(tir=tir)
+    whole = unsegmented(EthPacket(payload=b"x", flags=ACK).header(), bytes(3 * 1000), 1000)
+    arrive(hca, Frame(whole, 1000, checked=True))
+    send(hca, *stream(500, 500, sequence=90_000))
+    assert shown(rq.pieces()) == [
+        (False, False, 4, TCP4, 1000), (True, False, 4, TCP4, 1000), (True, False, 4, TCP4, 1000),
+        (False, False, 2, TCP4, 500), (True, False, 2, TCP4, 500),
+    ]  # fmt: skip
 
 
 def test_stripped_tags_are_in_no_header(hca, make):
