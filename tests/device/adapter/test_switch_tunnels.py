@@ -204,6 +204,20 @@ def test_a_bridge_inserts_and_removes_a_tag(switch):
     assert switch.passes(tagged) == [INNER]
 
 
+@pytest.mark.hostile
+def test_a_super_frame_without_its_payload_counts_as_one_packet(switch):
+    """The removed bytes are all that is behind the TCP header."""
+    number = context(switch, kind=ReformatType.REMOVE_HDR, size=60, param_1=64)
+    switch.entry(**reformat(number))
+    packet = EthPacket(options=bytes(12), payload=bytes(60)).frame()
+    hca = switch.manager.hca
+    hca.switch.forward(hca, Frame(packet, gso_size=30, checked=True))
+    assert [frame.data for frame in switch.wire.sent()] == [packet[:66]]
+    hca.switch.receive(Frame(packet[:66], gso_size=30, checked=True))
+    assert [traffic.packets for traffic in hca.switch.port_traffic()] == [1, 1]
+    assert not hca.health.has_failed
+
+
 def test_query_returns_what_was_given(switch):
     number = context(switch, OVER_6)
     found = switch.driver.must(

@@ -361,6 +361,7 @@ def test_what_a_guest_behind_a_member_may_send_is_dropped_and_counted(unix):
         Frame(bytes(59)),
         Frame(bytes(5000), 1000, checked=True),
         Frame(EthPacket(payload=bytes(9000)).frame(), 1, checked=True),
+        Frame(EthPacket(options=bytes(12), payload=b"").frame(), 1000, checked=True),
     ]
     for frame in bad:
         peer.say(FrameKind.FRAME, protocol.ethernet(0, frame))

@@ -36,7 +36,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 
 
 def is_sound(frame: Frame) -> bool:
-    """Return whether a super-frame from outside is TCP or UDP and has at most MAX_SEGMENTS frames.
+    """Return whether a super-frame from outside is TCP or UDP and has 1 to MAX_SEGMENTS frames.
 
     True for any other frame. Raises FrameError for less than an Ethernet header.
     """
@@ -44,7 +44,9 @@ def is_sound(frame: Frame) -> bool:
     if not size:
         return True
     headers = parse(data, whole=False)
-    return bool(headers.l4) and headers.protocol in CHECKSUM_AT and len(data) <= size * MAX_SEGMENTS
+    if not headers.l4 or headers.protocol not in CHECKSUM_AT:
+        return False
+    return header_bytes(headers) < len(data) <= size * MAX_SEGMENTS
 
 
 def header_bytes(headers: Headers) -> int:

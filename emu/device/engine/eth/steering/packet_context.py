@@ -13,7 +13,7 @@ from emu.device.engine.eth.steering.rewrite import rewrite
 from emu.device.objects.eth.flow.domain import Decision, FlowDomain
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import Headers, Marked, parse
+from emu.device.port.eth.headers import FrameError, Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes, plain
 from emu.device.rounds.costs import (
     LOG_BYTES_PER_STEP,
@@ -34,12 +34,15 @@ MAX_SEGMENTED_PACKETS: Final = 2048
 def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
     """Return the number of packets for which a frame stands, and their bytes in all.
 
-    A plain frame stands for itself. Raises FrameError for a super-frame without complete headers.
+    A plain frame stands for itself. Raises FrameError for a super-frame without complete headers or
+    payload: tables may have removed it.
     """
     if frame.gso_size <= 0:
         return 1, len(frame.data)
     header = header_bytes(headers or parse(frame.data, whole=False))
     payload = len(frame.data) - header
+    if not payload:
+        raise FrameError("super-frame without payload")
     packets = -(-payload // frame.gso_size)
     return packets, packets * header + payload
 
