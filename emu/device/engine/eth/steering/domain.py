@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from emu.device.engine.eth.steering.changes import disuse_parts, use_parts
 from emu.device.engine.eth.steering.fields import base
 from emu.device.engine.eth.steering.match_field import Part
-from emu.device.engine.eth.steering.rewrite import rewrite
+from emu.device.engine.eth.steering.rewrite import cost_of, rewrite
 from emu.device.objects.eth.flow.action import FDB_DEFAULT, FteAction, FteVerdict, VportTarget
 from emu.device.objects.eth.flow.domain import Decision, FlowDomain
 from emu.device.objects.eth.flow.table import FlowTable, Miss
@@ -23,11 +23,7 @@ from emu.device.objects.eth.flow_meter import Metering
 from emu.device.objects.eth.reshape import Step, Steps, together
 from emu.device.objects.object import Object
 from emu.device.port.eth.headers import Headers, Marked
-from emu.device.rounds.costs import (
-    LOG_CHANGES_PER_STEP,
-    LOG_STEERED_PER_STEP,
-    STEPS_PER_REWRITE,
-)
+from emu.device.rounds.costs import LOG_STEERED_PER_STEP
 
 if TYPE_CHECKING:
     from emu.device.ports import Clock
@@ -38,15 +34,12 @@ multiply, and loops of entries that ignore levels."""
 MAX_GROUPS = 4096
 """Number of groups compared with one packet, in all these tables."""
 MAX_FIELDS = 1 << 15
-"""Number of fields read of one packet, in all these groups."""
+"""Number of fields read of one packet, in all these groups; changes on the path cost fields, too.
+"""
 FIELDS_PER_TABLE: Final = 4
 """Cost of a visited table in fields, without its groups."""
 FIELDS_PER_DESTINATION: Final = 4
 """Cost of a destination in fields; most destination tables are never visited."""
-FIELDS_PER_REWRITE: Final = STEPS_PER_REWRITE << LOG_STEERED_PER_STEP
-"""Cost of an entry that modifies the packet, in fields."""
-FIELDS_PER_CHANGE: Final = 1 << LOG_STEERED_PER_STEP - LOG_CHANGES_PER_STEP
-"""Cost of each modification by such an entry, in fields."""
 MAX_DELIVERIES: Final = 256
 """Number of destinations that receive one packet."""
 MAX_CHANGES: Final = 1024
@@ -291,13 +284,13 @@ def _walk(
             color = yield _to_ask(action.metering, parts)
             steps, after = (*steps, action.metering.marks[color]), None
         if steps:
-            count = sum(len(step.changes) for step in steps)
-            changes += count
-            if after is None:
-                cost += FIELDS_PER_REWRITE + FIELDS_PER_CHANGE * count
+            made = Steps(steps)
+            if after is None:  # otherwise a part of the walk's cost
+                fields += cost_of(made, len(visit.headers.frame)) << LOG_STEERED_PER_STEP
             # The change may be impossible, which ends the walk.
             charged = _charge(domain, groups + fields + changes + cost, charged)
-            visit = _changed(visit, steps, count, after)
+            visit = _changed(visit, made, after)
+            changes += len(made.changes)
         if action.verdict is FteVerdict.ALLOW:
             allowed, allowed_steps = True, visit.steps
         cost += FIELDS_PER_DESTINATION * len(action.destinations)
@@ -342,14 +335,14 @@ def _onto(visit: _Visit, table: FlowTable, at: int = 0) -> _Visit:
     return _new(_Visit, (table, visit.headers, visit.tag, visit.steps, visit.changes, at))
 
 
-def _changed(visit: _Visit, steps: tuple[Step, ...], count: int, after: Headers | None) -> _Visit:
-    """Return the visit after these steps of ``count`` changes.
+def _changed(visit: _Visit, made: Steps, after: Headers | None) -> _Visit:
+    """Return the visit after these steps.
 
     ``after`` is the resulting packet if already known. Raises FrameError for a change that is
     impossible for the packet.
     """
     if after is None:
         before = visit.headers if isinstance(visit.headers, Marked) else Marked(visit.headers, {})
-        after = rewrite(before, Steps(steps))
-    changes = visit.changes + count
-    return visit._replace(headers=after, steps=(*visit.steps, *steps), changes=changes)
+        after = rewrite(before, made)
+    changes = visit.changes + len(made.changes)
+    return visit._replace(headers=after, steps=(*visit.steps, *made.steps), changes=changes)

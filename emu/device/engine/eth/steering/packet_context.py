@@ -9,18 +9,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.steering.domain import decide
-from emu.device.engine.eth.steering.rewrite import rewrite
+from emu.device.engine.eth.steering.rewrite import cost_of, rewrite
 from emu.device.objects.eth.flow.domain import Decision, FlowDomain
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import FrameError, Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes, plain
-from emu.device.rounds.costs import (
-    LOG_BYTES_PER_STEP,
-    LOG_CHANGES_PER_STEP,
-    LOG_CUT_PER_STEP,
-    STEPS_PER_REWRITE,
-)
+from emu.device.rounds.costs import LOG_CUT_PER_STEP
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.reshape import Steps
@@ -128,6 +123,5 @@ def after(headers: Marked, steps: Steps | None, budget: Budget) -> Marked:
     """
     if steps is None:
         return headers
-    copied = steps.reshapes * len(headers.frame) >> LOG_BYTES_PER_STEP
-    budget.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
+    budget.charge(cost_of(steps, len(headers.frame)))
     return rewrite(headers, steps)

@@ -19,6 +19,11 @@ from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.reshape import Steps
 from emu.device.port.eth.checksum import adjust
 from emu.device.port.eth.headers import TCP, UDP, Headers, Marked, parse
+from emu.device.rounds.costs import (
+    LOG_BYTES_PER_STEP,
+    LOG_CHANGES_PER_STEP,
+    STEPS_PER_REWRITE,
+)
 from layouts.enums import Status
 from layouts.eth_enums import FlowTableType, ModifyAction, ModifyField
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
@@ -279,6 +284,12 @@ def head(headers: Headers) -> Headers:
     upto = max(headers.l3, headers.l4) + _HEAD_BYTES
     registers = dict(headers.registers) if isinstance(headers, Marked) else {}
     return _with_frame(headers, headers.frame[:upto], registers)
+
+
+def cost_of(steps: Steps, octets: int) -> int:
+    """Return the cost of :func:`rewrite` for a packet of ``octets`` bytes, in steps of a round."""
+    copied = steps.reshapes * octets >> LOG_BYTES_PER_STEP
+    return STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied
 
 
 def rewrite(headers: Headers, steps: Steps) -> Marked:

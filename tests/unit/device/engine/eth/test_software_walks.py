@@ -2,10 +2,13 @@
 
 import pytest
 
+from emu.device.engine.eth.ste.actions import ActionId
+from emu.device.engine.eth.ste.header_edits import Anchor
 from emu.device.engine.eth.ste.walk import (
     FIELDS_PER_ACTION,
     FIELDS_PER_DECODED,
     FIELDS_PER_ENTRY,
+    FIELDS_PER_MOVE,
 )
 from emu.device.engine.eth.steering.inside import INNER_COST
 from emu.device.engine.eth.steering.route import route
@@ -14,10 +17,12 @@ from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import DECODED, HEADER_MODIFY
 from emu.device.port.eth.headers import parse
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_STEERED_PER_STEP
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.steering_entries import SoftwareTables, always_miss, entry
 from layouts.enums import Op, PortType
 from layouts.eth_enums import FlowTableType
+from layouts.steering.ste import ste_double_action_insert_with_inline_v1
 
 IPV4_5_TUPLE, INNER_5_TUPLE = 0x0007, 0x0008
 RX_DROP = icm_address(IcmKind.RX_DROP)
@@ -109,3 +114,24 @@ def test_fields_inside_tunnels_cost_more(received, tables, hca):
         table = hca.flow_tables.need(number)
         costs.append(table.software.walk(table, parse(EthPacket().frame()), 1 << 15).cost)
     assert costs[1] >= costs[0] + 18 * (INNER_COST - 1)
+
+
+@pytest.mark.hostile
+def test_moving_headers_of_large_frames_costs_more(tables, hca):
+    """Each action of a list makes all of a frame anew."""
+    one = ste_double_action_insert_with_inline_v1.new(
+        action_id=ActionId.INSERT_INLINE, start_anchor=Anchor.MAC, start_offset=6
+    )
+    count = 64
+    tables.write(HEADER_MODIFY.start, bytes(one) * count, HEADER_MODIFY)
+    number = tables.table(tables.place(entry(hit=RX_DROP, action=bytes((0x0F, count, 0, 0)))))
+    table = hca.flow_tables.need(number)
+    costs = []
+    for size in (100, 100, 40_000):
+        frame = EthPacket(payload=bytes(size)).frame()
+        walked = table.software.walk(table, parse(frame), 1 << 15)
+        assert len(walked.headers.frame) == len(frame) + 4 * count
+        costs.append(walked.cost)
+    assert costs[1] >= count * (FIELDS_PER_ACTION + FIELDS_PER_MOVE)
+    copied = count * 40_000 >> LOG_BYTES_PER_STEP
+    assert costs[2] - costs[1] >= copied << LOG_STEERED_PER_STEP - 1
