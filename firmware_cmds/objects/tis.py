@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
+from emu.device.engine.eth import pacing
 from emu.device.errors import CmdError
 from emu.device.objects.eth.tis import Tis
 from firmware_cmds.options import first_set
@@ -15,6 +16,7 @@ from layouts.objects import tis as layout
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
     from emu.device.state.tables import ObjectTables
 
 _NOT_BUILT = ("tls_en",)
@@ -74,27 +76,32 @@ def _underlay(tables: ObjectTables, number: int) -> Qp | None:
 
 
 @command(Op.MODIFY_TIS)
-def modify_tis(tables: ObjectTables, cmd: layout.modify_tis_in, out: layout.modify_tis_out) -> None:
+def modify_tis(hca: Hca, cmd: layout.modify_tis_in, out: layout.modify_tis_out) -> None:
     """Change the priority, or the port of a LAG.
+
+    Send queues take the rate of another priority's traffic class over the next rounds.
 
     Source: qp.c: modify_raw_packet_eth_prio, modify_raw_packet_tx_affinity. Refuse another field,
     or a port above num_lag_ports, with BAD_PARAM_ERR. An unknown TIS gets BAD_RES_STATE_ERR.
     """
-    tis = tables.tises.subject(cmd.tisn)
-    allowed = _PRIO | (_STRICT | _AFFINITY if tables.caps.general.lag_tx_port_affinity else 0)
+    tis = hca.tises.subject(cmd.tisn)
+    allowed = _PRIO | (_STRICT | _AFFINITY if hca.caps.general.lag_tx_port_affinity else 0)
     chosen = int.from_bytes(bytes(cmd.bitmask), "big")
     if chosen & ~allowed:
         raise CmdError(
             Status.BAD_PARAM_ERR, "TIS field cannot be modified", bytes(cmd.bitmask).hex()
         )
     if chosen & _AFFINITY:
-        _check_affinity(tables.caps, cmd.ctx.lag_tx_port_affinity)
+        _check_affinity(hca.caps, cmd.ctx.lag_tx_port_affinity)
         tis.ctx.lag_tx_port_affinity = cmd.ctx.lag_tx_port_affinity
     if chosen & _STRICT:
         tis.ctx.strict_lag_tx_port_affinity = cmd.ctx.strict_lag_tx_port_affinity
     if chosen & _PRIO:
         tis.ctx.prio = cmd.ctx.prio
+    before = tis.prio
     tis.decode()
+    if tis.prio != before:
+        pacing.apply_to_all(hca)
 
 
 @command(Op.QUERY_TIS)

@@ -466,6 +466,17 @@ class TestTrafficClasses:
         send(sq, 300)
         assert passed(10 * MS)[0] <= 113
 
+    def test_a_queue_changes_its_class(self, driver, make, send, passed):
+        """As a raw packet queue pair that is modified (qp.c: modify_raw_packet_eth_prio)."""
+        self.limit(driver, 3, MBPS_100, 1)
+        sq = make(prio=0)
+        for prio, fewest, most in ((3 << 1, 48, 63), (0, 120, 120)):
+            tisn = sq.query().tis_num_0
+            driver.must(Op.MODIFY_TIS, tisn=tisn, bitmask={"prio": 1}, ctx={"prio": prio})
+            send(sq, 120)
+            assert fewest <= passed(5 * MS)[0] <= most
+            passed(10 * MS)
+
     def test_is_shown_and_ends(self, driver, make, send, passed):
         self.limit(driver, 3, GBPS, 2)
         found = driver.read_register(RegId.QETCR, qos_regs.qetc_reg, port_number=1)
