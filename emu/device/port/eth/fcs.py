@@ -12,7 +12,7 @@ from typing import TypeVar
 from zlib import crc32
 
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import Headers
+from emu.device.port.eth.headers import Headers, Marked
 
 _HeadersT = TypeVar("_HeadersT", bound=Headers)
 
@@ -51,9 +51,16 @@ class Wrong(Headers):
 
 
 def with_fcs(headers: Headers) -> Headers:
-    """Return the packet with its check sequence appended, outside its ``end``."""
+    """Return the packet with its check sequence appended, outside its ``end``.
+
+    What flow table entries read of it stays: registers, source and the device's parser.
+    """
     fcs = headers.fcs if isinstance(headers, Wrong) else fcs_of(headers.frame)
-    return _copy(Headers, headers, headers.frame + fcs)
+    whole = _copy(Headers, headers, headers.frame + fcs)
+    whole.copy_state(headers)
+    if isinstance(headers, Marked):
+        return Marked(whole, headers.registers, headers.source)
+    return whole
 
 
 def _copy(kind: type[_HeadersT], headers: Headers, data: bytes) -> _HeadersT:

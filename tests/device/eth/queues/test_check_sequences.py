@@ -13,14 +13,14 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.ethernet.buffers import Buffers
-from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.flow_fields import copy_field, to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import UDP, EthPacket, ones_complement_sum
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.world.cable import arrive, set_link
 from layouts.enums import Op, RegId, Status
-from layouts.eth_enums import CountersGroup, CqeChecked, ModifyRq, RqState
+from layouts.eth_enums import CountersGroup, CqeChecked, ModifyField, ModifyRq, RqState
 from layouts.regs import port_counters, port_regs, reg
 
 ALL_OK = CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4
@@ -37,14 +37,16 @@ def fcs(frame):
 
 @pytest.fixture
 def lead(driver):
-    """Makes every frame go to a queue."""
+    """Makes every frame go to a queue, changed by the actions that are given."""
 
-    def to(rqn):
+    def to(rqn, *actions):
         flows = Flows(driver)
         table = flows.table(0, log_size=0)
         group = flows.group(table, 0, 0)
         flows.set_root(table)
-        flows.entry(table, 0, group, to_tir(create_direct_tir(driver, alloc_td(driver), rqn)))
+        tir = create_direct_tir(driver, alloc_td(driver), rqn)
+        modify = flows.context(*actions) if actions else 0
+        flows.entry(table, 0, group, to_tir(tir), modify=modify)
 
     return to
 
@@ -117,6 +119,17 @@ def test_of_a_frame_whose_checksums_the_device_fills_in(hca, make):
     arrive(hca, Frame(bytes(undone), checked=True))
     ((_, data),) = buffers.drain()
     assert data == right + fcs(right)
+
+
+def test_registers_of_the_switch_stay_with_the_packet(hca, node, lead):
+    """As tc restores a chain from them (core/lib/fs_chains.c: create_chain_restore)."""
+    rq = ReceiveQueue(node, scatter_fcs=1)
+    lead(rq.rqn, copy_field(ModifyField.METADATA_REG_C_0, ModifyField.METADATA_REG_B, 16))
+    buffers, frame = Buffers(rq), EthPacket(payload=bytes(100)).frame()
+    arrive(hca, Frame(frame, registers={ModifyField.METADATA_REG_C_0: 0x1234}))
+    ((entry, data),) = buffers.drain()
+    assert data == frame + fcs(frame)
+    assert entry.immediate == 0x1234
 
 
 def test_each_packet_of_a_super_frame(hca, make):
