@@ -14,6 +14,7 @@ from typing import NamedTuple
 from emu.device.objects.eth.flow.domain import FlowDomain
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.pacing import SchedulingElement
+from emu.device.objects.eth.parser import Parser
 from emu.device.objects.ledger import Ledger
 from layouts.eth_enums import FlowTableType
 
@@ -34,6 +35,11 @@ class EswVport:
         """Limits the send rate of the vPort's function."""
         self.classes: dict[int, SchedulingElement] = {}
         """Limits it by traffic class instead."""
+
+    def parse_by(self, parser: Parser) -> None:
+        """Use a parser in both ACLs, and drop their cached decisions."""
+        self.ingress.parse_by(parser)
+        self.egress.parse_by(parser)
 
     def leaf(self, traffic_class: int) -> SchedulingElement | None:
         """Return the element that limits a traffic class; None without one."""
@@ -101,7 +107,14 @@ class Eswitch:
         vport = self._vports.get(number)
         if vport is None:
             vport = self._vports[number] = EswVport(self._ledger)
+            vport.parse_by(self.fdb.parser)
         return vport
+
+    def parse_by(self, parser: Parser) -> None:
+        """Use a parser in all tables of the switch; drop their cached decisions."""
+        self.fdb.parse_by(parser)
+        for vport in self._vports.values():
+            vport.parse_by(parser)
 
     def acl(self, kind: FlowTableType, number: int) -> FlowDomain:
         """Return a vPort's ingress ACL for ESW_INGRESS_ACL, its egress ACL for any other kind."""

@@ -251,14 +251,12 @@ class ObjectTables:
         self._set_parser(self.parser._replace(geneve_option=header))
 
     def _set_parser(self, parser: Parser) -> None:
-        """Set the parser of the function, its flow domains and its FDB; flush their decisions."""
+        """Set the parser of the function, its flow domains and its switch; flush decisions."""
         self.parser = parser
-        domains = [*self.flow_domains.values()]
+        for domain in self.flow_domains.values():
+            domain.parse_by(parser)
         if self.eswitch is not None:
-            domains.append(self.eswitch.fdb)
-        for domain in domains:
-            domain.parser = parser
-            domain.flush()
+            self.eswitch.parse_by(parser)
 
     def flow_domain(self, table_type: int, vport: int = 0) -> FlowDomain | None:
         """Return the flow tables of a type; of vPort ``vport``, if it is a type of ACLs.

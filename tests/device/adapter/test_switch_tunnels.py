@@ -16,6 +16,7 @@ from emu.driver.ethernet.flow_fields import (
     to_vport,
     with_reformat,
 )  # fmt: skip
+from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowAction, FlowTableType, ReformatType
@@ -133,6 +134,26 @@ def test_a_tunnel_at_a_port_that_the_driver_has_added(switch):
     assert switch.passes(packet) == [INNER]
     driver.must(Op.DELETE_VXLAN_UDP_DPORT, vxlan_udp_port=8472)
     assert switch.passes(packet) == []
+
+
+def test_a_mirror_by_an_acl_leaves_the_tunnel_at_such_a_port(switch):
+    """Both receivers get the packet of one parser."""
+    switch.driver.must(Op.ADD_VXLAN_UDP_DPORT, vxlan_udp_port=8472)
+    acl = Flows(switch.driver, FlowTableType.ESW_EGRESS_ACL)
+    table = acl.table(0)
+    criteria = match_misc(vxlan_vni=0xFFFFFF)
+    group = acl.group(table, 0, 0, enable=MISC, match_criteria=criteria)
+    counter = acl.counter()
+    value = match_misc(vxlan_vni=VNI)
+    acl.entry(table, 0, group, action=FlowAction.DROP, counters=[counter], value=value)
+    acl.set_root(table)
+    switch.entry(to_vport(0), to_table(switch.second))
+    switch.entry(table=switch.second, also=DECAP)
+    assert switch.passes(over_4(8472)) == [INNER]
+    assert acl.query_counter(counter)[0] == 1
+    switch.driver.must(Op.DELETE_VXLAN_UDP_DPORT, vxlan_udp_port=8472)
+    assert switch.passes(over_4(8472)) == []
+    assert acl.query_counter(counter)[0] == 1
 
 
 @pytest.mark.parametrize("field", ["geneve_vni", "geneve_oam", "geneve_opt_len"])

@@ -10,7 +10,7 @@ from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.flow.targets import Sampler
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.eth.flow_meter import Metering
-from emu.device.objects.eth.parser import PARSER
+from emu.device.objects.eth.parser import PARSER, Parser
 from emu.device.objects.eth.reshape import Steps
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import Object
@@ -83,6 +83,11 @@ class FlowDomain:
         """Cost of all packets so far, in steps of a round."""
         self.parser = PARSER
         """The optional headers that the device parses."""
+
+    def parse_by(self, parser: Parser) -> None:
+        """Use another parser, and drop all cached decisions."""
+        self.parser = parser
+        self.flush()
 
     def keep(self, key: Hashable, decision: Decision) -> None:
         """Cache a decision under ``key`` and charge the ledger.
