@@ -150,6 +150,8 @@ def quiesce(hca: Hca) -> None:
         vport_change.driver_ended(hca.nic_vport, hca.vhca)
     if hca.eswitch is not None:
         sharing.detach_slaves(hca.vhca)
+        for node in hca.adapter.nodes():
+            node.rates.roce = None  # its scheduling elements end with their manager
     if hca.sub_functions is not None:
         hca.sub_functions.stop_all()
     hca.end_lifetime()

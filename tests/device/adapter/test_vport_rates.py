@@ -63,6 +63,19 @@ def test_a_group_shares_its_rate_by_weight(switch, root):
     assert 2 < first / second < 4
 
 
+@pytest.mark.parametrize("profile", [0, 1], ids=["graceful", "forced"])
+def test_rates_of_roce_end_with_the_managers_driver(switch, root, profile):
+    """The next driver of either function has no limit, also where none is running now."""
+    members = (switch.manager, switch.members[FIRST])
+    switch.members[FIRST].driver.must(Op.TEARDOWN_HCA, profile=1)
+    for number in (0, FIRST):
+        switch.vport(number, root, mbps=10)
+    found = [member.hca.rates for member in members]
+    assert None not in [rates.roce for rates in found]
+    switch.driver.must(Op.TEARDOWN_HCA, profile=profile)
+    assert [rates.roce for rates in found] == [None, None]
+
+
 def test_the_managers_own_queues_are_not_of_these(switch, root):
     switch.vport(FIRST, root, mbps=1)
     assert SendQueue(switch.manager.node).object.pacing is None
