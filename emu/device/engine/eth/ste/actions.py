@@ -110,6 +110,8 @@ class Planner:
         self._icm = icm
         self._words = WORDS[version]
         self._reformat = reformat
+        self.read = 0
+        """Number of actions read so far, those of bad entries included."""
 
     def plan(self, data: bytes) -> ActionPlan:
         """Return the parsed actions of an STE; NOTHING for bytes that are all 0.
@@ -131,6 +133,7 @@ class Planner:
             size = DOUBLE_BYTES if is_list or kind in _DOUBLES else SINGLE_BYTES
             one = data[at : at + size]
             building.actions += 1
+            self.read += 1
             if len(one) < size:
                 raise BadActionError(f"action {kind:#x} exceeds the entry")
             if kind == ActionId.MODIFY_LIST and not is_list:

@@ -196,9 +196,13 @@ class SteeringMemory:
         if entry is None:
             if address % STE_BYTES or not self._icm.is_held(address):
                 raise _BadWalkError("no steering entry has been written at the address")
-            entry = decoded(self._icm.read(address, STE_BYTES), self._planner)
+            planner = self._planner
+            before = planner.read
+            try:
+                entry = decoded(self._icm.read(address, STE_BYTES), planner)
+            finally:  # also for a bad entry, of which nothing is kept
+                path.cost += FIELDS_PER_DECODED * (1 + planner.read - before)
             self._icm.keep(address, entry)
-            path.cost += FIELDS_PER_DECODED * (1 + entry.plan.actions)
         assert isinstance(entry, Ste)
         return entry
 

@@ -105,6 +105,23 @@ def test_reading_an_entry_for_the_first_time_is_charged(received, tables, hca):
 
 
 @pytest.mark.hostile
+@pytest.mark.parametrize("bad", ["action", "lookup"])
+def test_reading_a_bad_entry_is_charged_each_time(received, tables, hca, bad):
+    """Nothing is kept of it: the next packet reads it anew."""
+    action = listed(tables, 100)
+    if bad == "action":
+        tables.write(HEADER_MODIFY.start + 99 * 8, b"\xee" * 8, HEADER_MODIFY)
+    lookup = {"lookup": 0x00FF, "mask": b"\xff"} if bad == "lookup" else {}
+    number = tables.table(tables.place(entry(hit=RX_DROP, action=action, **lookup)))
+    walk = hca.flow_tables.need(number).software.walk
+    table, packet = hca.flow_tables.need(number), parse(EthPacket().frame())
+    for _ in range(2):
+        assert walk(table, packet, 1 << 15).cost > 100 * FIELDS_PER_DECODED
+    (why,) = table.software.dropped
+    assert "not supported" in why
+
+
+@pytest.mark.hostile
 def test_fields_inside_tunnels_cost_more(received, tables, hca):
     """Where they are is found anew for each."""
     costs = []
