@@ -71,6 +71,20 @@ def test_a_later_table_matches_what_the_packet_is_then(switch):
     assert switch.passes(tagged(OTHER, OTHER)) == []
 
 
+@pytest.mark.hostile
+def test_a_packet_longer_than_its_frame_is_steered_by_its_headers(switch):
+    """Before a tag comes as after it, so it is not like a packet without an IP header."""
+    switch.entry(to_table(switch.second), also=PUSH, beside=BESIDE)
+    fdb, table = switch.fdb, switch.second
+    group = fdb.group(table, 0, 7, ip_version=0xF)
+    fdb.entry(table, 1, group, to_vport(UPLINK), ip_version=4)
+    switch.drop_rest(table)
+    longer, without = PLAIN[:16] + b"\xff\xff" + PLAIN[18:], PLAIN[:14] + b"\0" + PLAIN[15:]
+    for _ in range(2):
+        assert len(switch.passes(longer)) == 1
+        assert switch.passes(without) == []
+
+
 def test_each_destination_gets_its_own(switch):
     """A mirror is before the change, as tc makes it."""
     switch.entry(to_table(switch.second), to_vport(UPLINK))

@@ -31,6 +31,7 @@ MAX_EXTENSIONS: Final = 16
 ETH_IPV4: Final = 0x0800
 ETH_CTAG: Final = 0x8100
 ETH_IPV6: Final = 0x86DD
+ETH_IP: Final = frozenset({ETH_IPV4, ETH_IPV6})
 ETH_STAG: Final = 0x88A8
 ETH_ROCE: Final = 0x8915
 """RoCE v1: a global route header follows."""

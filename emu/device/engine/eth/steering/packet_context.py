@@ -13,7 +13,7 @@ from emu.device.engine.eth.steering.rewrite import cost_of, rewrite
 from emu.device.objects.eth.flow.domain import Decision, FlowDomain
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import FrameError, Headers, Marked, parse
+from emu.device.port.eth.headers import ETH_IP, FrameError, Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes, plain
 from emu.device.rounds.costs import LOG_CUT_PER_STEP
 
@@ -50,12 +50,15 @@ class PacketContext:
     def __init__(self, frame: Frame, source: int) -> None:
         """Parse a frame; ``source`` is its source (``headers.source_of``).
 
+        An IP packet whose length exceeds its frame is steered by its headers, as in ``route``.
         Raises FrameError for a frame without complete headers.
         """
         is_large = frame.gso_size > 0
         headers = parse(frame.data, not is_large)
         self.parsed = None if is_large else headers
         """Headers of a whole frame, before any change."""
+        if not headers.version and headers.ethertype in ETH_IP:
+            headers = parse(frame.data, whole=False)
         self.frame = frame
         self.headers = Marked(headers, {}, source)
         self.headers.sqn = frame.sqn

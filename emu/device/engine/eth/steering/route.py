@@ -16,7 +16,7 @@ from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.reshape import Steps
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
-from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, Marked, parse
+from emu.device.port.eth.headers import ETH_IP, Headers, Marked, parse
 from emu.device.port.eth.traffic import GROUP_BIT
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CHANGES_PER_STEP
 from layouts.eth_enums import FlowTableType
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _NIC_RX: Final = FlowTableType.NIC_RX
-_IP: Final = frozenset({ETH_IPV4, ETH_IPV6})
 
 
 _new: Final = tuple.__new__
@@ -74,7 +73,7 @@ def route(
     domain = hca.flow_domains.get(_NIC_RX)
     if domain is None:
         return []
-    if not headers.version and headers.ethertype in _IP:
+    if not headers.version and headers.ethertype in ETH_IP:
         headers = _truncated(headers)
     before = domain.steps
     try:
@@ -100,7 +99,7 @@ def route_beside(
     domain = flow_domains.get(_NIC_RX)
     if domain is None or not domain.demuxes:
         return None
-    if not headers.version and headers.ethertype in _IP:
+    if not headers.version and headers.ethertype in ETH_IP:
         headers = _truncated(headers)
     before = domain.steps
     try:
