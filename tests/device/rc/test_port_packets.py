@@ -15,6 +15,8 @@ from layouts.wire.mads import Method, MgmtClass, PmaAttr, pma_mad, pma_portcount
 
 SERVICES = [QpType.RC, QpType.XRC, QpType.UC, QpType.UD]
 MTU = 1024
+ALL_COUNTERS = 0xFF
+"""CounterSelect of PortCountersExtended."""
 UNICAST = ("transmitted_ib_unicast", "received_ib_unicast")
 
 
@@ -72,13 +74,14 @@ def test_the_agent_counts_all_messages_before_it_answers(pair):
     assert _passed(left.hca.ib) == (sent, back)
 
 
-def _passed(port):
+def _passed(port, method=Method.GET, counter_select=0):
     """PortXmitPkts and PortRcvPkts: what the port's own agent says."""
     hdr = {
         "base_version": 1, "mgmt_class": MgmtClass.PERF_MGMT, "class_version": 1,
-        "method": Method.GET, "attr_id": PmaAttr.PORT_COUNTERS_EXT,
+        "method": method, "attr_id": PmaAttr.PORT_COUNTERS_EXT,
     }  # fmt: skip
-    given = bytes(pma_portcounters_ext.new(port_select=1)).ljust(192, b"\0")
+    given = pma_portcounters_ext.new(port_select=1, counter_select=counter_select)
+    given = bytes(given).ljust(192, b"\0")
     answer = pma.answer(port, bytes(pma_mad.new(mad_hdr=hdr, data=given)))
     counters = pma_portcounters_ext.view(pma_mad.view(answer).data)
     return counters.port_xmit_packets, counters.port_rcv_packets
@@ -150,15 +153,18 @@ def test_packets_do_not_leave_a_link_that_is_down(packet_pair):
 SEES_PACKETS = '[[rule]]\npoint="pkt.tx"\naction="drop"\nprobability=0'
 
 
-def watched(node):
+LOSES_A_PACKET = '[[rule]]\npoint="pkt.rx"\naction="drop"'
+
+
+def watched(node, plan=SEES_PACKETS):
     injector = Injector(node.function, sink=lambda _: None)
     node.function.use_faults(injector)
-    injector.load(load(SEES_PACKETS))
+    injector.load(load(plan))
     return node
 
 
-def run_one_of_each(node, clock, service):
-    """As ``one_of_each``; packets need time."""
+def slow_channel(node, clock, service):
+    """To oneself; packets need time."""
     channel = Channel(service, node, node)
     settle = channel.settle
 
@@ -168,6 +174,11 @@ def run_one_of_each(node, clock, service):
             settle()
 
     channel.settle = run
+    return channel
+
+
+def run_one_of_each(node, clock, service):
+    channel = slow_channel(node, clock, service)
     sent, back = one_of_each(channel, node.region(4096), node.region(4096))
     assert vport(node) == (sent + back,) * 3
 
@@ -175,6 +186,25 @@ def run_one_of_each(node, clock, service):
 @pytest.mark.parametrize("service", SERVICES, ids=lambda one: one.name)
 def test_packets_to_oneself(node, clock, service):
     run_one_of_each(watched(node), clock, service)
+    assert _passed(node.hca.ib) == (0, 0)
+
+
+def test_a_packet_to_oneself_that_is_lost(node, clock):
+    channel = slow_channel(watched(node, LOSES_A_PACKET), clock, QpType.UC)
+    region = node.region(64)
+    channel.write((region.key, region.va), region.sge(0, 8))
+    channel.settle()
+    assert _passed(node.hca.ib) == (0, 0)
+
+
+def test_counters_are_cleared_while_a_packet_to_oneself_is_under_way(node, clock):
+    """The port has sent it and not yet received it."""
+    channel = slow_channel(watched(node), clock, QpType.UC)
+    region = node.region(64)
+    channel.write((region.key, region.va), region.sge(0, 8))
+    node.settle()
+    assert _passed(node.hca.ib, Method.SET, ALL_COUNTERS) == (0, 0)
+    channel.settle()
     assert _passed(node.hca.ib) == (0, 0)
 
 

@@ -59,7 +59,8 @@ def _received(port: IbPort) -> tuple[Traffic, Traffic]:
 
 
 def _without(all_: Traffic, looped: Traffic) -> Traffic:
-    return Traffic(all_.packets - looped.packets, all_.octets - looped.octets)
+    """Return the difference; 0 where looped packets were lost before they were received."""
+    return Traffic(max(all_.packets - looped.packets, 0), max(all_.octets - looped.octets, 0))
 
 
 def _packets(direction: _Direction, casts: tuple[bool, ...]) -> _Value:
@@ -212,14 +213,18 @@ def _act(select: Select, counters: Counters, capability_mask: int, mad: pma_mad)
 
 
 def _get(ports: Sequence[PortCounts], names: Mapping[str, int], attr: PmaAttr, given: Any) -> Any:
-    """Return the sums of the ports' counters; each stops at its maximum (16.1.3.5)."""
+    """Return the sums of the ports' counters; each stops at its maximum (16.1.3.5).
+
+    A counter is 0 while a packet that the port has sent to itself before a Set is on its way:
+    looped back, it counts no longer.
+    """
     layout = _LAYOUTS[attr]
     counters = layout.new(port_select=given.port_select, counter_select=given.counter_select)
     for field in layout.fields:
         if field.name in names:
             key = attr, field.name
             value = sum(port.value(field.name) - port.base.get(key, 0) for port in ports)
-            setattr(counters, field.name, min(value, (1 << field.width) - 1))
+            setattr(counters, field.name, max(0, min(value, (1 << field.width) - 1)))
     return counters
 
 
