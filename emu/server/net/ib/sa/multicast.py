@@ -111,17 +111,21 @@ class MulticastGroups:
     def drop_ports(self, gids: Set[bytes]) -> int:
         """Remove ports that left the subnet from all groups, with their routes.
 
-        A group without full members is deleted with a notice. Return the number of memberships.
+        A group without full members is deleted. Its notice comes after all changes, as a notice
+        lets waiting requests of other ports begin. Return the number of memberships.
         """
-        left = 0
+        left, ended = 0, []
         for group in list(self._groups.values()):
             gone = gids & group.members.keys()
             left += len(gone)
             for gid in gone:
                 del group.members[gid]
                 self._forward(group.mlid, gid, False)
-            if gone:
-                self._end_if_empty(group)
+            if gone and not group.is_alive:
+                self._delete(group)
+                ended.append(group)
+        for group in ended:
+            self._tell_end(group)
         return left
 
     def join(self, query: Query[mcmember_rec]) -> list[mcmember_rec]:
@@ -245,9 +249,12 @@ class MulticastGroups:
 
     def _end_if_empty(self, group: MulticastGroup) -> None:
         """Delete a group without full members, with a notice; permanent groups stay."""
-        if group.is_alive:
-            return
-        self._delete(group)
+        if not group.is_alive:
+            self._delete(group)
+            self._tell_end(group)
+
+    def _tell_end(self, group: MulticastGroup) -> None:
+        """Send the notice of a deleted group."""
         log.info("multicast group %s is deleted", group.mgid.hex())
         self._notify(SmTrap.MGID_DELETED, group.mgid)
 

@@ -3,6 +3,7 @@
 import pytest
 from helpers.net.subnet import Subnet, end_port
 
+from emu.device.rounds.budget import POLL_BUDGET
 from emu.server.net.ib.sa import multicast
 from layouts.wire.mads import MadStatus, Method
 from layouts.wire.sa import JoinState, SaAttr, SaStatus, Selector
@@ -17,6 +18,11 @@ SENDONLY, SENDONLY_FULL = JoinState.SENDONLY_NON_MEMBER, JoinState.SENDONLY_FULL
 CREATE = {
     "qkey": 0x0B1B, "mtu_selector": Selector.EQ, "mtu": 5, "traffic_class": 0, "pkey": 0xFFFF,
     "rate_selector": Selector.EQ, "rate": 3, "sl": 0, "flow_label": 0, "hop_limit": 0,
+}  # fmt: skip
+
+ALL_NOTICES = {
+    "lid_range_begin": 0xFFFF, "lid_range_end": 0xFFFF, "is_generic": 1, "trap_type": 0xFFFF,
+    "trap_num": 0xFFFF, "producer_type": 0xFFFFFF, "resp_time": 19,
 }  # fmt: skip
 
 
@@ -287,3 +293,23 @@ def test_a_listener_of_a_partition_that_is_gone_gets_no_more_of_its_group():
     subnet.sa.sweep()
     assert groups(subnet) == [BROADCAST]
     assert not routes
+
+
+def test_a_request_that_waits_while_ports_leave(subnet):
+    """The notice of the first group lets it begin, and it ends the second group."""
+    other = ALL_HOSTS[:-1] + b"\2"
+    subnet.ask(3, SET, SaAttr.INFORM_INFO, (), subscribe=1, **ALL_NOTICES)
+    join(subnet, 2, **CREATE)
+    join(subnet, 1, other, **CREATE)
+    join(subnet, 2, other, state=NON)
+    mask = {"mgid": other, "port_gid": subnet.gid(1), "join_state": FULL}
+    subnet.is_prompt = False
+    subnet.clock.budget.charge(POLL_BUDGET + 1)
+    subnet.send(1, subnet.request(DELETE, SaAttr.MC_MEMBER_REC, **mask))
+    subnet.clock.budget.begin()
+    subnet.ports.remove(subnet.port(2))
+    subnet.sa.sweep()
+    subnet.clock.advance(0)
+    assert [mad.mad_hdr.status for mad in subnet.take(1)] == [MadStatus.SUCCESS]
+    subnet.is_prompt = True
+    assert groups(subnet) == [BROADCAST]
