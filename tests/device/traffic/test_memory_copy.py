@@ -3,6 +3,7 @@
 import pytest
 
 from emu.device.models import LINKS, MODELS
+from emu.driver.keys.signatures import Crc, Dif, SignatureKey
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, Status
 from layouts.objects.qp import qpc_ext
 from layouts.rings.wqe import DATA, INLINE, mmo_metadata_seg
@@ -124,6 +125,21 @@ class TestRefused:
         node.settle()
         (done,) = ready.cq.drain()
         assert done.syndrome == CqeSyndrome.LOCAL_QP_OP_ERR
+
+    @pytest.mark.parametrize("side", [0, 1])
+    def test_lengths_that_differ_by_signatures(self, node, ready, side):
+        """A block of 512 bytes has 8 more in memory, and 4 on the wire."""
+        regions = node.region(1024), node.region(1024)
+        key = SignatureKey(node).configure(
+            ready, [regions[side].sge(0, 520)], mem=Dif(), wire=Crc(), check=0
+        )
+        places = [region.sge(0, 520) for region in regions]
+        places[side] = (520, key.key, 0)
+        copy(ready, *places)
+        node.settle()
+        (done,) = ready.cq.drain()
+        assert done.syndrome == CqeSyndrome.LOCAL_QP_OP_ERR
+        assert regions[1].read(0, 1024) == bytes(1024)
 
     @pytest.mark.parametrize("segments", [1, 2, 3])
     def test_a_short_request(self, node, ready, segments):

@@ -30,9 +30,9 @@ def mmo(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """Copy guest memory and return None: ctrl, metadata, source, target.
 
     The metadata is space for adapter state, unused here. The peer receives nothing. Raises
-    BadWqeError for another opmod, a queue pair without MMO, inline segments, different lengths, or
-    a length above log_dma_mmo_max_size. Raises AccessError, also for memory too scattered for one
-    access. Both ranges are checked before anything is copied.
+    BadWqeError for another opmod, a queue pair without MMO, inline segments, different lengths
+    (also by block signatures), or a length above log_dma_mmo_max_size. Raises AccessError, also for
+    memory too scattered for one access. Both ranges are checked before anything is copied.
     """
     if wqe.opmod != DMA or not qp.has_mmo:
         raise BadWqeError("the queue pair does not support this memory-to-memory operation")
@@ -43,8 +43,10 @@ def mmo(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     length = source[0] or SEGMENT_2GIB
     if length > 1 << hca.caps.general.log_dma_mmo_max_size:
         raise BadWqeError(f"copy of {length} bytes, above log_dma_mmo_max_size")
-    read, _ = segment_views(hca, qp.pd, qp.handle, [source], (0, length, LOCAL_READ))
-    written, _ = segment_views(hca, qp.pd, qp.handle, [target], (0, length, LOCAL_WRITE))
+    read, unread = segment_views(hca, qp.pd, qp.handle, [source], (0, length, LOCAL_READ))
+    written, unused = segment_views(hca, qp.pd, qp.handle, [target], (0, length, LOCAL_WRITE))
+    if unread != unused:
+        raise BadWqeError("the lengths of source and target differ by their block signatures")
     hca.budget.charge(length >> LOG_BYTES_PER_STEP)
     copy(written, read)
     return None
