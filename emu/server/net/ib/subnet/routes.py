@@ -26,6 +26,8 @@ MAX_KEPT: Final = 1 << 16
 """Maximum number of links of all kept routes."""
 MAX_BRANCHES: Final = 4096
 """Maximum number of links of a multicast tree."""
+MAX_EXITS: Final = 2 * MAX_BRANCHES
+"""Maximum number of ports that a multicast tree tries; links behind them may be unusable."""
 MAX_OWED: Final = 2048
 """Maximum number of links of routes with unsummed packets."""
 NOWHERE: Final = -1
@@ -225,14 +227,16 @@ class Routes:
         """Return the tree of a multicast LID, with at most MAX_BRANCHES links.
 
         A switch forwards to all ports of its mask except the input port, and to each port only
-        once.
+        once. The budget is charged for unusable links; MAX_EXITS bounds them.
         """
         ends: list[int] = []
         sent: list[PortPosition] = []
         received: list[PortPosition] = []
         used: dict[int, int] = {}
         todo = [(node, 1)]
-        while todo and len(sent) < MAX_BRANCHES:
+        tries = 0
+        while todo and len(sent) < MAX_BRANCHES and tries < MAX_EXITS:
+            tries += 1
             far = self._across(*todo.pop())
             if far is None:
                 continue
@@ -246,6 +250,7 @@ class Routes:
             mask &= there.cabled & ~(1 << far[1])  # a manager may set the bits of all 254 ports
             todo += [(far[0], port) for port in _bits(mask & ~used.get(far[0], 0))]
             used[far[0]] = used.get(far[0], 0) | mask
+        self._round.charge((tries - len(sent)) * STEPS_PER_LINK_FOUND)
         return MulticastTree(tuple(ends), tuple(sent), tuple(received))
 
 

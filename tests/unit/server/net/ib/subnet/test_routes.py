@@ -3,6 +3,7 @@
 import pytest
 
 from emu.device.rounds.budget import Budget
+from emu.device.rounds.costs import STEPS_PER_LINK_FOUND
 from emu.server.net.ib.subnet import routes as module
 from emu.server.net.ib.subnet.nodes import built
 from emu.server.net.ib.subnet.routes import (
@@ -140,3 +141,16 @@ def test_a_tree_is_charged():
     round_ = Budget()
     Routes(parallel(30, 120), round_).tree(30, MULTICAST_LID)
     assert round_.steps >= 2 * MAX_BRANCHES
+
+
+def test_ports_that_are_not_active_are_charged(monkeypatch):
+    """A manager gives a group all ports of many switches and activates one link between each two."""
+    monkeypatch.setattr(module, "MAX_EXITS", 1000)
+    made = parallel(30, 120)
+    for node in made.nodes[:30]:
+        for number in (*range(2, 121), *range(122, 241)):
+            node.ports[number].info.port_state = PortState.INIT
+    round_ = Budget()
+    tree = Routes(made, round_).tree(30, MULTICAST_LID)
+    assert round_.steps == 1000 * STEPS_PER_LINK_FOUND
+    assert 0 < len(tree.sent) < 20
