@@ -28,6 +28,9 @@ _RING: Final = 4
 """Offset of the entries in either ring, after flags and idx."""
 _IDX: Final = 2
 _MAX_BYTES: Final = PCIDEV_MESSAGE.size + 2 * MAX_ACCESS
+_MAX_CHAIN: Final = 8
+"""Maximum descriptors of a chain, each of which takes time; Linux uses at most 3
+(virt-pci.c: um_pci_send_cmd)."""
 
 
 class Chain(NamedTuple):
@@ -100,11 +103,11 @@ class Virtqueue:
         """Read the chain of descriptors at ``head``: bytes from the driver, and memory to write.
 
         Raises :class:`VhostProtocolError` for an index past the ring, an indirect descriptor, too
-        many bytes, or a loop. Also raises for a readable descriptor after a writable one, or memory
+        many bytes or descriptors, or a loop. Also raises for a readable descriptor after a writable one, or memory
         outside the map.
         """
         out, writable, total, at = b"", [], 0, head
-        for _ in range(self.size):
+        for _ in range(min(self.size, _MAX_CHAIN)):
             if at >= self.size:
                 raise VhostProtocolError(f"descriptor {at} of {self.size}")
             address, length, flags, following = DESCRIPTOR.unpack_from(
@@ -122,7 +125,7 @@ class Virtqueue:
             if not flags & _NEXT:
                 return Chain(head, out, writable)
             at = following
-        raise VhostProtocolError("a chain of descriptors is a loop")
+        raise VhostProtocolError("a chain of descriptors is a loop, or too long")
 
     def give(self, chain: Chain, data: Buffer = b"") -> None:
         """Write ``data``, which must fit, into the chain's memory; put the chain on the used ring.

@@ -214,6 +214,7 @@ NEXT, WRITE, INDIRECT = DescriptorFlag.NEXT, DescriptorFlag.WRITE, DescriptorFla
 CHAINS = {
     "a loop": ([(0, 4, NEXT, 1), (0, 4, NEXT, 0)], "a loop"),
     "itself": ([(0, 0, NEXT, 0)], "a loop"),
+    "many": ([(0, 4, NEXT, at + 1) for at in range(9)], "too long"),
     "next outside": ([(0, 4, NEXT, QUEUE_SIZE)], f"descriptor {QUEUE_SIZE} of"),
     "indirect": ([(0, 16, INDIRECT, 0)], "flags 0x4"),
     "long": ([(0, 1 << 31, 0, 0)], "0x80000000 bytes"),
