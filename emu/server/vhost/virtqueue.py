@@ -103,8 +103,8 @@ class Virtqueue:
         """Read the chain of descriptors at ``head``: bytes from the driver, and memory to write.
 
         Raises :class:`VhostProtocolError` for an index past the ring, an indirect descriptor, too
-        many bytes or descriptors, or a loop. Also raises for a readable descriptor after a writable one, or memory
-        outside the map.
+        many bytes or descriptors, or a loop. Also raises for a readable descriptor after a writable
+        one, or memory outside the map.
         """
         out, writable, total, at = b"", [], 0, head
         for _ in range(min(self.size, _MAX_CHAIN)):

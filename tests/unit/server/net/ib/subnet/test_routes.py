@@ -144,7 +144,7 @@ def test_a_tree_is_charged():
 
 
 def test_ports_that_are_not_active_are_charged(monkeypatch):
-    """A manager gives a group all ports of many switches and activates one link between each two."""
+    """A manager gives a group all ports, and activates one link between each two switches."""
     monkeypatch.setattr(module, "MAX_EXITS", 1000)
     made = parallel(30, 120)
     for node in made.nodes[:30]:
