@@ -198,8 +198,8 @@ def set_link(hca: Hca, *, up: bool) -> None:
     """Insert or pull the port's cable.
 
     Each function whose vPort goes up or down thereby gets a PORT_CHANGE event and notifies the wire
-    and the switch. The adapter's manager gets PORT_MODULE_EVENT if the cable's presence has
-    changed.
+    and the switch. The adapter's manager gets PORT_MODULE_EVENT if its own cable's presence has
+    changed: the end port of an InfiniBand virtual function has another one.
     """
     before = _links(hca.adapter)
     had_cable = hca.port.has_cable
@@ -207,7 +207,7 @@ def set_link(hca: Hca, *, up: bool) -> None:
     _follow_physical(hca.vhca)
     _follow_link(before)
     manager = hca.adapter.manager.node
-    if up != had_cable and manager is not None:
+    if up != had_cable and manager is not None and manager.port is hca.port:
         board.raise_module_event(manager)
 
 

@@ -4,6 +4,8 @@ import pytest
 from helpers.device.adapters import GUID, Member, made_infiniband, set_policy
 
 from emu.device.engine import lifecycle
+from emu.device.faults.injector import Injector
+from emu.device.faults.parser import load
 from emu.device.function.function import Function
 from emu.device.state.containment import RESTART_NS
 from emu.device.state.hca import HcaOptions
@@ -97,6 +99,20 @@ def test_an_end_port_follows_the_physical_port(ib):
     lifecycle.set_admin(vf.hca, up=False)
     assert pf.hca.ib.is_up
     assert not vf.hca.ib.is_up
+
+
+@pytest.mark.parametrize("policy", [VportPolicy.UP, VportPolicy.FOLLOW])
+def test_a_fault_takes_down_the_link_of_an_end_port_alone(fresh, clock, policy):
+    pf, vf = fresh
+    set_policy(pf.driver, VF, policy)
+    vf.port_events()
+    injector = Injector(vf.function, sink=lambda _: None)
+    vf.function.use_faults(injector)
+    injector.load(load('[[rule]]\npoint="load"\naction="link"\nms=5'))
+    assert (pf.hca.ib.is_up, vf.hca.ib.is_up) == (True, False)
+    clock.advance(5_000_000)
+    assert vf.hca.ib.is_up
+    assert vf.port_events() == [PortChange.DOWN, PortChange.ACTIVE]
 
 
 def test_an_end_port_is_down_after_a_recovery_of_the_physical_function(fresh, clock, caplog):

@@ -89,7 +89,8 @@ class IbPort(IbCounts):
     admin_up: bool = True
     """Whether the driver has enabled the port (PAOS)."""
     has_cable: bool = True
-    """Whether the cable is plugged in."""
+    """Whether the cable is plugged in; a virtual function's end port has one of its own, which
+    faults pull."""
     is_up: bool = True
     """Whether packets can be sent and received: the physical link is up, and a subnet manager, if
     it configures the port, has activated it. Each message reads the attribute."""
@@ -150,7 +151,8 @@ class IbPort(IbCounts):
         if self.behind is not None:
             policy = self.given.policy
             follows = policy is VportPolicy.FOLLOW and self.behind.has_link
-            has_link = self.is_enabled and (follows or policy is VportPolicy.UP)
+            allows_link = follows or policy is VportPolicy.UP
+            has_link = self.is_enabled and self.has_cable and allows_link
             return PhysState.LINK_UP if has_link else PhysState.POLLING
         return PhysState.LINK_UP if self.has_cable else PhysState.POLLING
 
