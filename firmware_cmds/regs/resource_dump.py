@@ -11,8 +11,6 @@ Sources: core/diag/rsc_dump.c, core/en/health.c, hw/restrack.c; mstflint's resou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from emu.device.engine.mr.access import access
@@ -96,10 +94,10 @@ def _menu() -> bytes:
     return head + records
 
 
-def _resource(hca: Hca, reg: layout.resource_dump) -> Iterator[Contents]:
-    """Yield the requested segments, or an error segment if the object does not exist.
+def _resource(hca: Hca, reg: layout.resource_dump) -> Contents:
+    """Return the requested segments, or an error segment if the object does not exist.
 
-    Memory of more than 128 KiB takes several. Raises BAD_PARAM_ERR for an unknown segment_type.
+    Raises BAD_PARAM_ERR for an unknown segment_type.
     """
     source = SOURCES.get(reg.segment_type)
     if source is None:
@@ -109,17 +107,32 @@ def _resource(hca: Hca, reg: layout.resource_dump) -> Iterator[Contents]:
     except (MissingError, CmdError):
         text = f"no {source.index} {reg.index1:#x}".encode().ljust(32, b"\0")
         segment = layout.resource_dump_error_segment
-        yield made(_segment(segment, SegmentType.ERROR, syndrome_id=_NOT_FOUND, error=text))
-        return
+        return made(_segment(segment, SegmentType.ERROR, syndrome_id=_NOT_FOUND, error=text))
+    return _in_segments(contents, reg.segment_type, reg.index1)
+
+
+def _in_segments(contents: Contents, kind: int, index: int) -> Contents:
+    """Return the contents in segments, whose heads are made when they are read.
+
+    Memory of more than 128 KiB takes several: a ring of 256 MiB two thousand.
+    """
     head = layout.resource_dump_resource_segment
-    for first in range(0, contents.size or 1, _MAX_SEGMENT_BYTES):
-        size = min(contents.size - first, _MAX_SEGMENT_BYTES)
-        yield made(_segment(head, reg.segment_type, size, index1=reg.index1, index2=first))
-        yield Contents(size, partial(_read_behind, contents, first))
+    count = -(-contents.size // _MAX_SEGMENT_BYTES) or 1
 
+    def read(at: int, length: int) -> bytes:
+        number, within = divmod(at, head.size + _MAX_SEGMENT_BYTES)
+        parts = []
+        while length and number < count:
+            first = number * _MAX_SEGMENT_BYTES
+            size = min(contents.size - first, _MAX_SEGMENT_BYTES)
+            data = _segment(head, kind, size, index1=index, index2=first)[within : within + length]
+            within, length = max(within - head.size, 0), length - len(data)
+            behind = min(length, size - within)
+            parts += [data, contents.read(first + within, behind)] if behind else [data]
+            number, within, length = number + 1, 0, length - behind
+        return b"".join(parts)
 
-def _read_behind(contents: Contents, first: int, at: int, length: int) -> bytes:
-    return contents.read(first + at, length)
+    return Contents(contents.size + count * head.size, read)
 
 
 def _stream(hca: Hca, reg: layout.resource_dump) -> list[Contents]:
@@ -128,7 +141,7 @@ def _stream(hca: Hca, reg: layout.resource_dump) -> list[Contents]:
     end = made(_segment_end())
     if reg.segment_type == SegmentType.MENU:
         return [head, made(_menu()), end]
-    return [head, *_resource(hca, reg), end]
+    return [head, _resource(hca, reg), end]
 
 
 def _segment_end() -> bytes:

@@ -15,7 +15,7 @@ from emu.driver.command.resource_dump import (
     payload,
     segments,
 )
-from firmware_cmds.regs import dump_sources
+from firmware_cmds.regs import dump_sources, resource_dump
 from firmware_cmds.regs.dump_sources import SOURCES
 from layouts.enums import CapMode, CapType, Op, RegId, Status
 from layouts.memory import mkey
@@ -97,6 +97,28 @@ def test_a_long_queue_has_several_segments(driver, node):
         at << 17 for at in range(4)
     ]
     assert len(payload(data)) == 64 << 13
+
+
+@pytest.mark.parametrize("room", [4, 28, 4096, 1 << 16])
+def test_a_long_queue_in_pieces_of_any_size(driver, node, monkeypatch, room):
+    """Wherever an access ends: in a head, behind it, in the object's bytes."""
+    monkeypatch.setattr(resource_dump, "_MAX_SEGMENT_BYTES", 192)
+    queue = node.completion_queue(4)
+    whole = payload(in_memory(driver, node.region(4096), BY_NAME["CQ_BUFF"], queue.cqn, 4096))
+    region = node.region(1 << 16)
+    assert payload(in_memory(driver, region, BY_NAME["CQ_BUFF"], queue.cqn, room)) == whole
+    assert len(whole) == 64 << 4
+
+
+def test_an_access_makes_only_the_segments_that_it_reads(driver, node, monkeypatch):
+    monkeypatch.setattr(resource_dump, "_MAX_SEGMENT_BYTES", 64)
+    queue, heads = node.completion_queue(10), []
+    made = resource_dump._segment
+    monkeypatch.setattr(
+        resource_dump, "_segment", lambda *args, **more: heads.append(1) or made(*args, **more)
+    )
+    access_once(driver, BY_NAME["CQ_BUFF"], queue.cqn, inline_dump=1)
+    assert len(heads) < 10
 
 
 @pytest.mark.parametrize(
