@@ -63,6 +63,7 @@ KERNEL = -1
 """Replaces a function's index in events of the guest's kernel."""
 
 _COMMON = ("t_ns", "function", "point")
+_NUMBER_BITS = 64
 
 
 class TracePoint(StrEnum):
@@ -100,7 +101,8 @@ class TraceEvent:
     def from_json(cls, line: str) -> TraceEvent:
         """Return the event of a JSON line.
 
-        Raises ValueError for any other text, and without ``t_ns``, ``function`` and ``point``.
+        Raises ValueError for any other text, without ``t_ns``, ``function`` and ``point``, and if
+        one of the first two exceeds 64 bits.
         """
         try:
             values = json.loads(line)
@@ -111,6 +113,8 @@ class TraceEvent:
         t_ns, function, point = (values.pop(key, None) for key in _COMMON)
         if type(t_ns) is not int or type(function) is not int or not isinstance(point, str):
             raise ValueError(f"{', '.join(_COMMON)} are not all present")
+        if max(abs(t_ns), abs(function)) >> _NUMBER_BITS:
+            raise ValueError("t_ns or function exceeds 64 bits")
         return cls(t_ns, function, point, values)
 
     @property

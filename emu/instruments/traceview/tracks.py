@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
@@ -17,6 +18,8 @@ MAX_TRACKS = 4096
 """Exceeds the tracks of any run; further events share one track."""
 
 _MAX_NAME_CHARS = 120
+_MAX_NESTED = 32
+"""Exceeds the depth of any event's fields; a file may nest hundreds."""
 _MAX_EXACT = 1 << 53
 """From this value on, most JSON readers, which use doubles, may round integers."""
 
@@ -57,16 +60,26 @@ def name_of(event: TraceEvent) -> str:
 
 
 def fields_of(event: TraceEvent) -> Any:
-    """Return the event's fields; integers that JSON readers would round become text."""
+    """Return the event's fields; numbers that JSON readers would round or refuse become text.
+
+    Containers in more than 32 others become "...".
+    """
     return _plain(dict(event.fields))
 
 
-def _plain(value: object) -> Any:
-    """Return the value with integers from 2**53 on as hexadecimal text, also in containers."""
+def _plain(value: object, depth: int = 0) -> Any:
+    """Return the value with integers from 2**53 on as hexadecimal text, also in containers.
+
+    Floating-point numbers that are not finite become text, too.
+    """
+    if isinstance(value, (dict, list)) and depth > _MAX_NESTED:
+        return "..."
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: _plain(item, depth + 1) for name, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
     return hex(value) if type(value) is int and abs(value) >= _MAX_EXACT else value
 
 

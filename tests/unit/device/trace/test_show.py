@@ -213,6 +213,8 @@ class TestBadFiles:
             (b'{"t_ns":1,"function":0}\n', "t_ns, function, point are not all present"),
             (b'{"t_ns":"1","function":0,"point":"irq"}\n', "t_ns, function, point"),
             (b'{"t_ns":' + b"9" * 5000 + b',"function":0,"point":"irq"}\n', "not JSON"),
+            (b'{"t_ns":' + b"9" * 20 + b',"function":0,"point":"irq"}\n', "t_ns or function"),
+            (b'{"t_ns":0,"function":-' + b"9" * 400 + b',"point":"irq"}\n', "t_ns or function"),
             (b"\n", "not JSON"),
         ],
     )
@@ -247,7 +249,7 @@ KEYS = (
 @pytest.mark.hostile
 @given(
     point=st.sampled_from(list(TracePoint)) | st.text(max_size=5),
-    t_ns=st.integers(),
+    t_ns=st.integers(1 - (1 << 64), (1 << 64) - 1),
     fields=st.dictionaries(st.sampled_from(KEYS), json_values, max_size=8),
 )
 def test_whatever_a_line_holds_it_is_shown_as_one(point, t_ns, fields):

@@ -134,6 +134,17 @@ def test_odd_durations_are_moments(lasted):
     assert made["dur"] == 0
 
 
+@pytest.mark.hostile
+@pytest.mark.parametrize("value", ["[" * 600 + "]" * 600, "1e999"])
+def test_values_that_no_reader_takes(value):
+    """Lists in lists, and a number that becomes infinite."""
+    event = TraceEvent.from_json(f'{{"t_ns":0,"function":0,"point":"cmd","in":{value}}}')
+    text = "".join(page.export([event]))
+    (fields,) = blocks(text, "details")
+    for data in (fields, "".join(perfetto.export([event]))):
+        json.loads(data, parse_constant=pytest.fail)
+
+
 @pytest.fixture
 def stored(tmp_path):
     path = tmp_path / "trace.json"
