@@ -185,7 +185,7 @@ class PcapFile:
         for _ in range(limit):
             place = self._blocks[0]
             if count < len(place[0]):
-                place[0] = place[0][count:]
+                self._blocks[0] = [place[0][count:]]  # its position is no block's any more
                 self._is_blocked = True
                 return
             count -= len(place[0])

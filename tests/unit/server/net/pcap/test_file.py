@@ -162,6 +162,25 @@ def test_a_pipe_that_is_read_slowly_costs_packets_and_nothing_else(path, clock, 
     assert f"{lost} packets are missing" in caplog.text
 
 
+@pytest.mark.hostile
+def test_a_block_that_is_written_in_part_is_not_replaced(path, clock):
+    """The reader would get the beginning of one block and the whole of another."""
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    capture = PcapFile(path, clock, "")
+    place = capture.add(blocks.packet(0, 0, bytes(200_000), True))
+    clock.advance(file.FLUSH_NS)
+    assert not capture.replace_last(place, blocks.packet(0, 0, bytes(200_000), True, "a fault"))
+    data = b""
+    while capture._blocks or not data:
+        data += os.read(reader, 1 << 20)
+        clock.advance(file.FLUSH_NS)
+    data += os.read(reader, 1 << 20)
+    os.close(reader)
+    assert len(read(data)) == 2
+    capture.close()
+
+
 def test_a_pipe_that_nobody_reads(path, clock):
     os.mkfifo(path)
     with pytest.raises(OSError, match="No such device or address"):
