@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from itertools import chain
 from pkgutil import walk_packages
+from typing import NamedTuple
 
 from emu.device import engine
 from emu.device.adapter.adapter import Adapter, Vhca
@@ -287,7 +288,7 @@ def take_down(hca: Hca) -> None:
     its port get PORT_CHANGE.
     """
     hca.events.subscribers.clear()
-    others = [(node, was_up) for node, was_up in _links(hca.adapter) if node is not hca]
+    others = [before for before in _links(hca.adapter) if before.node is not hca]
     is_eth = hca.model.port_type is PortType.ETH
     if is_eth:
         hca.nic_vport.admin_up = False
@@ -298,23 +299,39 @@ def take_down(hca: Hca) -> None:
     _follow_link(others)
 
 
-def _links(adapter: Adapter[Hca]) -> list[tuple[Hca, bool]]:
-    """Return the functions of the adapter, each with whether it can send and receive."""
-    return [(node, node.vport.is_up) for node in adapter.nodes()]
+class _LinkBefore(NamedTuple):
+    """The link of a function before a change."""
+
+    node: Hca
+    is_up: bool
+    """Whether it could send and receive."""
+    has_link: bool
+    """Whether the physical link was up, which a subnet manager may not have activated."""
 
 
-def _follow_link(before: list[tuple[Hca, bool]]) -> None:
-    """Raise PORT_CHANGE at each function whose vPort differs from ``before``.
+def _links(adapter: Adapter[Hca]) -> list[_LinkBefore]:
+    """Return the links of the adapter's functions."""
+    return [_LinkBefore(node, node.vport.is_up, _has_link(node)) for node in adapter.nodes()]
 
-    Each of them also notifies the wire and the switch.
+
+def _has_link(hca: Hca) -> bool:
+    return hca.ib.has_link if hca.model.port_type is PortType.IB else hca.vport.is_up
+
+
+def _follow_link(links: list[_LinkBefore]) -> None:
+    """Raise PORT_CHANGE at each function whose vPort differs from ``links``.
+
+    Each of them also notifies the wire and the switch, and so does one whose physical link alone
+    has changed, as without a manager that has activated it.
     """
-    for hca, was_up in before:
+    for hca, was_up, had_link in links:
         up = hca.vport.is_up
-        if up == was_up:
-            continue
-        log.info("%s: link %s", hca.model.name, "up" if up else "down")
-        _raise_port_change(hca.events, PortChange.ACTIVE if up else PortChange.DOWN)
-        announce(hca)
+        if up != was_up:
+            log.info("%s: link %s", hca.model.name, "up" if up else "down")
+            _raise_port_change(hca.events, PortChange.ACTIVE if up else PortChange.DOWN)
+            announce(hca)
+        elif _has_link(hca) != had_link:
+            announce(hca)
 
 
 def announce(hca: Hca) -> None:

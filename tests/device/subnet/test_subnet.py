@@ -9,6 +9,7 @@ import pytest
 from helpers.net.small_manager import SmallManager
 from helpers.net.two_leaves import LEAF0, LEAF1
 
+from emu.device.engine import lifecycle
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
 from emu.driver.nodes.cable import DueTimers
@@ -143,6 +144,35 @@ def test_a_cut_at_the_function_takes_its_link(nodes, manager, subnet):
     subnet.cables.cut(LEAF1, 1, is_cut=False)
     assert nodes[1].hca.ib.state is PortState.INIT
     assert not nodes[1].hca.ib.is_up
+
+
+@pytest.mark.parametrize("change", [lifecycle.set_link, lifecycle.set_admin])
+@pytest.mark.parametrize("is_swept", [False, True])
+def test_a_link_that_comes_back_is_there_at_both_ends(nodes, manager, subnet, change, is_swept):
+    """Also where no manager has activated it, before or after it was lost."""
+    if is_swept:
+        manager.sweep()
+    far = subnet.cables.nodes[LEAF1].ports[1].info
+    change(nodes[1].hca, up=False)
+    assert nodes[1].hca.ib.state == far.port_state == PortState.DOWN
+    change(nodes[1].hca, up=True)
+    assert nodes[1].hca.ib.state == far.port_state == PortState.INIT
+    manager.sweep()
+    exchange(nodes)
+
+
+def test_a_driver_enables_its_port_while_the_other_end_is_disabled(nodes, manager, subnet):
+    manager.sweep()
+    one = manager.found[subnet.cables.nodes[LEAF1].line.guid]
+    info = port_info.view(bytearray(manager.ask(SmpAttr.PORT_INFO, *one.route, attr_mod=1).data))
+    lifecycle.set_admin(nodes[1].hca, up=False)
+    info.port_state, info.port_physical_state = 0, PhysState.DISABLED
+    manager._set_port(one, 1, info)
+    lifecycle.set_admin(nodes[1].hca, up=True)
+    assert nodes[1].hca.ib.state == PortState.DOWN
+    info.port_physical_state = PhysState.POLLING
+    manager._set_port(one, 1, info)
+    assert nodes[1].hca.ib.state == PortState.INIT
 
 
 def test_a_manager_sets_a_port_down_and_it_trains_again(nodes, manager, subnet):

@@ -195,13 +195,16 @@ class Cables:
     def settle(self, number: int, port: int) -> None:
         """Update the link after a port may have been set down or enabled at its own end.
 
-        A port that is DOWN takes its peer down, and trains again if both ends are enabled.
+        A port that is DOWN takes its peer down, and trains again if both ends are enabled. One that
+        has just been enabled brings its peer up likewise, or goes down again.
         """
         self.generation += 1
-        is_down = self._state(number, port) == PortState.DOWN
-        if is_down:
+        far = self.nodes[number].peers[port]
+        if self._state(number, port) == PortState.DOWN:
             self.lose(number, port)
-        if is_down and self.can_train(number, port):
+            if self.can_train(number, port):
+                self.retrain(number, port)
+        elif far is not None and self._state(*far) == PortState.DOWN:
             self.retrain(number, port)
 
     def lose(self, number: int, port: int) -> None:
