@@ -29,6 +29,8 @@ PORT, SEND, RECEIVE = 0x100, 0x180, 0x1C0
 ENABLES, CQ_HIGH, CQ_LOW = PORT + 4, PORT + 0x68, PORT + 0x6C
 NETWORK, DMA, PROMISC, PROMISC_MC = 1 << 31, 1 << 30, 1 << 29, 1 << 28
 WQES = 64
+RECEIVES = 256
+"""Receive requests of the largest ring."""
 
 
 class BootDriver:
@@ -72,7 +74,7 @@ class BootDriver:
         for ring, start, log in ((SEND, self.sends, 12), (RECEIVE, self.receives, 10)):
             self.write(self.at + ring, start >> 32)
             self.write(self.at + ring + 4, start & 0xFFFFFFFF | log)
-        self.write(self.at + CQ_LOW, self.cq & 0xFFFFF000 | 7)
+        self.write(self.at + CQ_LOW, self.cq & 0xFFFFF000)
         self.write(self.at + CQ_HIGH, self.cq >> 32)
         self.sent = self.received = self.completed = 0
         self.write(self.at + ENABLES, NETWORK)
@@ -221,6 +223,24 @@ def test_addresses(boot, function, to, enables, is_received):
     arrive(function.hca, Frame(frame_to(to)))
     assert (boot.poll() is not None) is is_received
     assert function.hca.nic_vport.steering_discards == (not is_received)
+
+
+def test_the_completion_queue_holds_what_the_largest_rings_complete(boot, function, mac):
+    boot.write(boot.at + ENABLES, 0)
+    boot.receives = boot.memory.alloc(RECEIVES * 16)
+    boot.memory.write(boot.receives, boot.segment(boot.buffers[0], 2048) * RECEIVES)
+    boot.write(boot.at + RECEIVE + 4, boot.receives & 0xFFFFFFFF | 12)
+    boot.write(boot.at + RECEIVE + 8, RECEIVES << 8)
+    boot.write(boot.at + CQ_LOW, boot.cq & 0xFFFFF000)
+    boot.sent = 0
+    boot.write(boot.at + ENABLES, NETWORK | DMA)
+    for _ in range(WQES):
+        boot.post_send(frame_to(b"\2\0\0\0\0\7"))
+    for _ in range(RECEIVES):
+        arrive(function.hca, Frame(frame_to(mac)))
+    counters = [boot.poll()[2] for _ in range(WQES + RECEIVES)]
+    assert counters == [*range(WQES), *range(RECEIVES)]
+    assert boot.poll() is None
 
 
 def test_a_frame_without_a_request_is_dropped(boot, function, mac):

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from layouts.function.nodnic import nodnic
+from layouts.rings.wqe import DATA, WQEBB
 
 LKEY: Final = 0x100
 """Key of all of the guest's memory."""
-LOG_CQES: Final = 7
 LOG_RING_BYTES: Final = 12
+_RING_BYTES: Final = 1 << LOG_RING_BYTES
+LOG_CQES: Final = (_RING_BYTES // WQEBB + _RING_BYTES // DATA.size - 1).bit_length()
+"""The CQ holds the completions of both rings, so a driver that posts a WQE again only after its
+completion cannot overrun the CQ. Drivers take this size unchecked (nodnic_port_get_cq_size)."""
 _INDEX: Final = 0xFFFF
 _ETHERNET: Final = 1
 _CONNECTX_4: Final = 1
