@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from emu.device.engine import lifecycle
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
+from emu.device.function.bar0 import NODNIC_AT
 from emu.device.models import LINKS
 from emu.device.pci.vsc import BAD_WORD
 from emu.device.port.eth.checksum import verify
@@ -309,6 +310,15 @@ def test_the_nic_takes_the_function_from_a_driver(driver, function, memory, mac)
     assert boot.take() == frame_to(mac)
 
 
+def test_a_function_that_has_failed_takes_no_words(boot, function, eth_wire, caplog):
+    function.hca.health.fail()
+    caplog.clear()
+    boot.post_send(frame_to(b"\2\0\0\0\0\7"))
+    assert not boot.write(NIC_INTERFACE, DISABLED)
+    assert boot.read(boot.at + SEND + 8) == 0
+    assert not eth_wire.sent()
+
+
 def test_a_plan_drops_its_frames(boot, function, eth_wire, mac):
     injector = Injector(function, sink=lambda _: None)
     function.use_faults(injector)
@@ -335,6 +345,8 @@ class TestInfiniBand:
         assert driver.read(SUPPORTED) >> 26 & 1 == 0
         assert driver.read(LOCATION) == 0
         assert not driver.write(NIC_INTERFACE, NO_DRAM)
+        assert not driver.write(NODNIC_AT + ENABLES, NETWORK)
+        assert driver.read(NODNIC_AT) == BAD_WORD
 
 
 @pytest.mark.hostile
@@ -350,6 +362,7 @@ class TestInfiniBand:
         {"length": 0x7FFFFFFF},
         {"length": 2000},
         {"inline": 4, "ds": 2},
+        {"inline": 13, "ds": 3},
     ],
 )
 def test_a_malformed_request_stops_the_rings(boot, eth_wire, function, wrong):
