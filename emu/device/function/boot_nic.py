@@ -28,11 +28,10 @@ class BootNic:
     def read(self, address: int) -> int | None:
         """Return a word of the segment or of the NIC; None elsewhere."""
         hca = self._hca()
-        if 0 <= address < NODNIC_AT and not address % _WORD:
-            return int.from_bytes(self._bar0().read(address, _WORD), "big")
-        if hca.nodnic is None:
-            return None
-        return registers.read(hca.nic_vport, hca.nodnic, address - NODNIC_AT)
+        word = _read(hca, self._bar0(), address)
+        if word is not None and hca.probes.tracer:
+            hca.probes.tracer.mmio("read", address, word.to_bytes(_WORD, "big"))
+        return word
 
     def write(self, address: int, value: int) -> bool:
         """Store a word of the NIC, or the segment's ``nic_interface``; return False elsewhere.
@@ -43,6 +42,8 @@ class BootNic:
         hca = self._hca()
         if hca.nodnic is None or hca.health.has_failed:
             return False
+        if hca.probes.tracer:
+            hca.probes.tracer.mmio("write", address, value.to_bytes(_WORD, "big"))
         if address == CMDQ_ADDR_L:
             self._bar0().write(address, value.to_bytes(_WORD, "big"))
             return True
@@ -50,6 +51,14 @@ class BootNic:
             return True
         forward = partial(_forward, hca)
         return registers.write(hca, hca.nodnic, address - NODNIC_AT, value, forward)
+
+
+def _read(hca: Hca, bar0: Bar0, address: int) -> int | None:
+    if 0 <= address < NODNIC_AT and not address % _WORD:
+        return int.from_bytes(bar0.read(address, _WORD), "big")
+    if hca.nodnic is None:
+        return None
+    return registers.read(hca.nic_vport, hca.nodnic, address - NODNIC_AT)
 
 
 def _forward(hca: Hca, frame: Frame) -> None:

@@ -15,7 +15,8 @@ cmd    ``slot``, ``op`` (the PRM's name), ``opcode``, ``status`` (name), ``durat
        instead of ``out``; when not delivered, ``delivery`` (name) instead of ``status``
 mmio   ``access`` (read, write), ``offset`` in BAR 0, ``length``, ``register`` (its name, where it
        has one), ``uar`` (index) or ``vector`` (MSI-X entry) it belongs to, ``value`` (a number up
-       to 8 bytes, else a hexadecimal string), ``fields`` of the value
+       to 8 bytes, else a hexadecimal string), ``fields`` of the value; boot firmware's accesses by
+       the gateway are among them, those of its NIC as the register nodnic
 eqe    ``eqn``, ``type`` (name), ``sub_type`` (name or number), ``data`` (fields of the event)
 irq    ``vector``, ``eqn``
 wqe    ``qpn``, ``index`` (its number in the send queue), ``op`` (its opcode's name; of a UMR, its

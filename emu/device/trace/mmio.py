@@ -1,5 +1,7 @@
 """Names of the registers in BAR 0: initialization segment, MSI-X structures, doorbells.
 
+Boot firmware's NIC is behind the segment, by the gateway alone.
+
 Source of the doorbells: PRM "UAR page format"; cq.h (``mlx5_cq_arm``), core/eq.c (``eq_update_ci``)
 and hw/wr.c (``mlx5r_ring_db``, which rings with the first 8 bytes of the WQE's control segment) of
 Linux 6.12. MSI-X entries: PCI Express Base 5.0, 6.1.4.2; little-endian.
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from emu.device.function.bar0 import NODNIC_AT
 from emu.device.function.doorbells import (
     PAGE,
     SEND_SPACING,
@@ -26,6 +29,7 @@ from emu.device.state.hca import MSIX_VECTORS
 from emu.device.trace import decode
 from layouts.fields import FieldKind, Items, Nested
 from layouts.function.iseg import init_seg
+from layouts.function.nodnic import nodnic
 from layouts.prm import Prm
 from layouts.rings.doorbells import cq_doorbell, eq_doorbell, send_doorbell
 
@@ -69,6 +73,7 @@ def _registers(prm: type[Prm], prefix: str = "", base: int = 0) -> Iterator[_Nam
 
 
 _ISEG = tuple(_registers(init_seg))
+_NODNIC = tuple(_registers(nodnic, base=NODNIC_AT * 8))
 
 
 def describe(offset: int, data: Buffer, uar_end: int) -> dict[str, object]:
@@ -88,6 +93,8 @@ def describe(offset: int, data: Buffer, uar_end: int) -> dict[str, object]:
 
 def _register_of(offset: int, data: Buffer, uar_end: int) -> dict[str, object]:
     """Return register name and fields in the initialization segment, device memory or a UAR."""
+    if NODNIC_AT <= offset < NODNIC_AT + nodnic.size:
+        return _in_nodnic(offset, data)
     if offset < init_seg.size:
         return _in_segment(offset, data)
     if offset >= uar_end:
@@ -119,6 +126,20 @@ def _in_segment(offset: int, data: Buffer) -> dict[str, object]:
         if fields := decode.fields(first.kind.prm.view(data, at)):
             shown["fields"] = fields
     return shown
+
+
+def _in_nodnic(offset: int, data: Buffer) -> dict[str, object]:
+    """Return the fields of the NIC that an access touches, zeros included: index 0, or a disable.
+
+    A field that is longer than the access has the part that the access covers.
+    """
+    start, end = offset * 8, (offset + len(data)) * 8
+    value, fields = int.from_bytes(data, "big"), {}
+    for one in _NODNIC:
+        first, last = max(start, one.offset), min(end, one.offset + one.width)
+        if first < last:
+            fields[one.name] = value >> end - last & (1 << last - first) - 1
+    return {"register": "nodnic", "fields": fields} if fields else {}
 
 
 def _sent(at: int) -> tuple[str, type[Prm] | None]:

@@ -18,6 +18,8 @@ from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.segment import unsegmented
+from emu.device.trace.recorder import EventList, Recorder
+from emu.device.trace.text import TextForm
 from emu.driver.command.gateway import ADDRESS, SYNDROME, Gateway
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.world.cable import arrive
@@ -317,6 +319,25 @@ def test_a_function_that_has_failed_takes_no_words(boot, function, eth_wire, cap
     assert not boot.write(NIC_INTERFACE, DISABLED)
     assert boot.read(boot.at + SEND + 8) == 0
     assert not eth_wire.sent()
+
+
+def test_a_trace_has_registers_and_completions(boot, function, clock, mac):
+    events = EventList()
+    function.hca.probes.tracer = Recorder(events, clock)
+    boot.post_send(frame_to(b"\2\0\0\0\0\7"))
+    arrive(function.hca, Frame(frame_to(mac)))
+    boot.read(boot.at + PORT)
+    boot.write(boot.at + ENABLES, 0)
+    lines = [TextForm()(event).split(maxsplit=2)[2] for event in events]
+    off = ("network_en", "dma_en", "promisc_en", "promisc_multicast_en", "mac_filters_en")
+    assert lines == [
+        "mmio  read  nodnic port.send.qpn=0x40",
+        "mmio  write nodnic port.send.index=1",
+        "cqe   cqn 0 qpn 0x40 REQ srqn=0x40 sop_drop_qpn=0x40",
+        "cqe   cqn 0 qpn 0x41 RESP_SEND srqn=0x41 byte_cnt=0x3c sop_drop_qpn=0x41 op_own=0x20",
+        "mmio  read  nodnic port.reset_needed=0 port.link_type=1 port.state=3",
+        f"mmio  write nodnic {' '.join(f'port.{name}=0' for name in off)}",
+    ]
 
 
 def test_a_plan_drops_its_frames(boot, function, eth_wire, mac):

@@ -250,7 +250,7 @@ def _take_unsteered(hca: Hca, frame: Frame, packets: int) -> None:
     """
     vport = hca.nic_vport
     if vport.nodnic is not None and vport.nodnic.is_on:
-        nodnic.take(hca.memory, hca.budget, vport, vport.nodnic, frame, packets)
+        nodnic.take(hca, vport.nodnic, frame, packets)
     else:
         vport.steering_discards += packets
 

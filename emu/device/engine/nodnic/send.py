@@ -1,4 +1,8 @@
-"""Frames that a NIC without DRAM sends."""
+"""Frames that a NIC without DRAM sends.
+
+Frames leave without the link partner's credits: a ring has 64 frames, fewer than the receive
+queues that senders wait for. Boot firmware repeats what nobody received.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ def send(hca: Hca, nic: Nodnic, forward: Callable[[Frame], None]) -> None:
             frame = _frame(hca.memory, request, hca.nic_vport.oper_mtu - FCS_BYTES)
             nic.sent += 1
             _leave(hca.nic_vport, frame, forward)
-            complete(hca.memory, nic, CqeOpcode.REQ, ring.qpn, nic.sent - 1, 0)
+            complete(hca, nic, CqeOpcode.REQ, ring.qpn, nic.sent - 1, 0)
     except (RingError, DmaError) as error:
         fail(nic, error)
 
