@@ -37,6 +37,7 @@ EVENT_DATA: Final = "data."
 """Prefix that the names of fields of an event's data may have."""
 
 MS = Parameter("ms", Annotated[float, Field(ge=0, le=MAX_MS)])
+AT = Parameter("at", Annotated[int, Field(strict=True, ge=0, le=0xFFFF)])
 COUNT = Parameter("count", Annotated[int, Field(strict=True, ge=-MAX_COPIES, le=MAX_COPIES)])
 DATA = Parameter(
     "data",

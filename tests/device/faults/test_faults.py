@@ -577,14 +577,25 @@ def test_duplicate_gets_no_rnr_nak(node, plan, clock, fired):
     assert [one.action for one in fired] == ["duplicate", "rnr"]
 
 
-def test_payload_corrupted_in_silence(node, plan, clock):
-    plan('point="pkt.tx"\naction="corrupt"\nset.payload="deadbeef"\nmatch.kind="WRITE"')
+@pytest.mark.parametrize("to", ["tx", "rx"])
+@pytest.mark.parametrize(
+    ("at", "found"),
+    [
+        ("", "deadbeef" + 12 * "00"),
+        ("at=13\n", 13 * "00" + "deadbe"),
+        ("at=16\n", 16 * "00"),
+        ("at=65535\n", 16 * "00"),
+    ],
+)
+def test_payload_corrupted_in_silence(node, plan, clock, to, at, found):
+    rule = f'point="pkt.{to}"\naction="corrupt"\n{at}'
+    plan(f'{rule}set.payload="deadbeef"\nmatch.kind="WRITE"')
     one, two = node.queue_pair(), node.queue_pair()
     connect(one, two)
     source, target = node.region(4096), node.region(4096, va=0x6600_0000_0000)
     one.write((target.key, target.va), source.sge(0, 16))
     run(node, clock)
-    assert target.read(0, 8) == bytes.fromhex("deadbeef00000000")
+    assert target.read(0, 16) == bytes.fromhex(found)
 
 
 def test_traffic_that_began_as_packets_goes_on_when_the_plan_ends(node, plan, clock, faults):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-from pydantic import Field as Bounds
+from typing import TYPE_CHECKING, ClassVar
 
 from emu.device.engine.eth import queues, receive
 from emu.device.engine.eth.receive import FRAME_RX_POINT
@@ -14,8 +12,8 @@ from emu.device.engine.eth.requests import RECEIVE_POINT
 from emu.device.engine.eth.transmit import FRAME_TX_POINT
 from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.event import Event, EventField, FaultPacket, RuleInjector
-from emu.device.faults.parameters import DATA
-from emu.device.faults.registry import Parameter, action, point
+from emu.device.faults.parameters import AT, DATA
+from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.queues.receive_queue import RecvWqe
@@ -35,7 +33,6 @@ _FIELDS = (
     EventField("source_port", int), EventField("destination_port", int),
     EventField("multicast", int),
 )  # fmt: skip
-_AT = Parameter("at", Annotated[int, Bounds(strict=True, ge=0, le=0xFFFF)])
 
 
 class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[None]):
@@ -112,7 +109,7 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
 
         self._changed(change)
 
-    @action("the byte at offset `at`, or the last byte, is inverted", takes=[_AT])
+    @action("the byte at offset `at`, or the last byte, is inverted", takes=[AT])
     def corrupt(self, rule: Rule) -> None:
         """Invert the byte at ``at``, or the last one; checksums in the frame are not recomputed.
 
@@ -161,7 +158,7 @@ class FrameArrives(_OfFrame):
 
     @action(
         "the byte at offset `at`, or the last byte, is inverted; the frame check sequence is wrong",
-        takes=[_AT],
+        takes=[AT],
     )
     def damage(self, rule: Rule) -> None:
         """Invert one byte behind a frame check sequence of the former bytes.

@@ -16,7 +16,7 @@ from emu.device.engine.rc.headers import objection
 from emu.device.engine.rc.packets.connection import PKT_RX_POINT, connection_of, take
 from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.event import EventField, FaultPacket, Result, RuleInjector
-from emu.device.faults.parameters import of_bits, of_hex_digits, set_of
+from emu.device.faults.parameters import AT, of_bits, of_hex_digits, set_of
 from emu.device.faults.registry import Parameter, action, mount, point
 from emu.device.faults.rule import Rule
 from emu.device.port.eth.roce import datagram as roce_datagram
@@ -45,6 +45,7 @@ _FIELDS = (
     EventField("slid", int), EventField("length", int),
 )  # fmt: skip
 _PAYLOAD_AND_PSN = set_of(payload=of_hex_digits, psn=of_bits(24))
+_CORRUPT = "payload, from its offset `at` on, and psn are set to the values in set"
 _TIMER = Parameter("timer", Annotated[int, Bounds(strict=True, ge=0, le=31)])
 
 
@@ -80,8 +81,8 @@ class Outgoing(Protocol):
     def keep(self) -> None:
         """Copy its bytes, because the guest's memory may change before it is sent."""
 
-    def change(self, values: Mapping[str, Any]) -> None:
-        """Overwrite ``payload`` and ``psn``, if they are given."""
+    def change(self, values: Mapping[str, Any], at: int) -> None:
+        """Overwrite ``payload`` from its offset ``at`` on, and ``psn``, if they are given."""
 
 
 PKT_TX_POINT: FaultPoint[[Outgoing], object] = FaultPoint("pkt.tx")
@@ -135,11 +136,11 @@ class PacketLeaves(_OfPacket[object]):
         """Copy the data that refer to guest memory."""
         self._outgoing.keep()
 
-    @action("payload and psn of the packet are set to the values in set", needs=[_PAYLOAD_AND_PSN])
+    @action(_CORRUPT, needs=[_PAYLOAD_AND_PSN], takes=[AT])
     def corrupt(self, rule: Rule) -> object:
         """Overwrite payload and PSN of a copy and send it; return whether the wire takes more."""
         self._outgoing.keep()
-        self._outgoing.change(rule["set"])
+        self._outgoing.change(rule["set"], rule["at"] or 0)
         return self.go_on()
 
 
@@ -177,11 +178,11 @@ class PacketArrives(_OfPacket[None]):
         """Copy the payload, a view of the frame in which it arrived."""
         self._packet.payload = memoryview(bytearray(self._packet.payload))
 
-    @action("payload and psn of the packet are set to the values in set", needs=[_PAYLOAD_AND_PSN])
+    @action(_CORRUPT, needs=[_PAYLOAD_AND_PSN], takes=[AT])
     def corrupt(self, rule: Rule) -> None:
         """Overwrite payload and PSN of a copy and process it."""
         self.keep()
-        _overwrite(self._packet.payload, rule["set"])
+        _overwrite(self._packet.payload, rule["set"], rule["at"] or 0)
         self._packet.psn = rule["set"].get("psn", self._packet.psn)
         self.go_on()
 
@@ -231,13 +232,13 @@ class _PacketBytes:
     def keep(self) -> None:
         """Do nothing: the packet has bytes of its own."""
 
-    def change(self, values: Mapping[str, Any]) -> None:
+    def change(self, values: Mapping[str, Any], at: int) -> None:
         """Overwrite payload and PSN, if given, and update the invariant CRC; keep the length."""
-        _overwrite(self._packet.payload, values)
+        _overwrite(self._packet.payload, values, at)
         psn = values.get("psn")
         if psn is not None:
-            at = self._bth_at + _PSN_AT
-            self._frame[at : at + 3] = psn.to_bytes(3, "big")
+            psn_at = self._bth_at + _PSN_AT
+            self._frame[psn_at : psn_at + 3] = psn.to_bytes(3, "big")
         self._source.link.seal(self._frame)
 
 
@@ -281,9 +282,9 @@ class _OutgoingDatagram:
         data = memoryview(bytearray(b"".join(self._packet.data)))
         self._packet = replace(self._packet, data=(data,))
 
-    def change(self, values: Mapping[str, Any]) -> None:
+    def change(self, values: Mapping[str, Any], at: int) -> None:
         """Overwrite its payload."""
-        _overwrite(self._packet.data[0], values)
+        _overwrite(self._packet.data[0], values, at)
 
 
 class ShownWire(WireWrapper["Hca"]):
@@ -335,7 +336,11 @@ def _headers(packet: Packet, length: int) -> PacketFields:
     )
 
 
-def _overwrite(payload: memoryview, values: Mapping[str, Any]) -> None:
-    """Overwrite the first bytes of a payload by ``values``' hexadecimal ``payload``, if given."""
-    new = bytes.fromhex(values.get("payload", ""))[: len(payload)]
-    payload[: len(new)] = new
+def _overwrite(payload: memoryview, values: Mapping[str, Any], at: int) -> None:
+    """Overwrite a payload from ``at`` on by ``values``' hexadecimal ``payload``, if given.
+
+    Bytes beyond its end are ignored.
+    """
+    there = payload[at:]
+    new = bytes.fromhex(values.get("payload", ""))[: len(there)]
+    there[: len(new)] = new
