@@ -80,6 +80,25 @@ def test_late_completions_of_an_interface(ends, begin, name, strikes):
     assert any(fired()) == strikes
 
 
+def test_late_completions_keep_their_order(pair, clock):
+    """The interfaces' driver frees all packets up to the one that a completion names."""
+    traffic = Traffic(pair, "completions-late")
+    left, right = (IpoibInterface(node) for node in pair)
+    source = left.node.region(4096)
+    source.write(traffic.packet)
+    counters, ms = [], 0
+    while len(counters) < 3 * REQUESTS and ms < 1000:
+        if ms < 4 * REQUESTS:
+            left.send(left.vector(right), source.sge(0, len(traffic.packet)))
+        left.node.settle()
+        counters += [entry.wqe_counter for entry in left.sq.cq.drain()]
+        clock.advance(1_000_000)
+        ms += 1
+    assert traffic.is_struck
+    assert counters == sorted(counters)
+    assert len(counters) >= 3 * REQUESTS
+
+
 @pytest.mark.parametrize("name", ["over-ipoib", "kernel"])
 @pytest.mark.parametrize("failure", ["queue-pair-refused", "connection-refused"])
 def test_the_queue_pair_of_an_interface_or_of_a_connection(ends, begin, name, failure):
