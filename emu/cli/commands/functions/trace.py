@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,10 @@ def export(file: str, perfetto: Path | None, html: Path | None) -> None:
         raise click.UsageError("give --perfetto FILE or --html FILE; with standard input, only one")
     for path, form in chosen:
         with working(f"writing {path}"):
-            write_parts(path, form(event for _, event in stored_events(file)))
+            events = (event for _, event in stored_events(file))
+            # Read before the file is opened, which a file without a trace leaves as it is.
+            first = [*islice(events, 1)]
+            write_parts(path, form(chain(first, events)))
 
 
 def _reading(file: str) -> AbstractContextManager[Callable[[], None]]:

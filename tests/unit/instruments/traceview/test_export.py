@@ -161,6 +161,14 @@ def test_the_command_writes_both_forms(stored, tmp_path):
         assert CliRunner().invoke(main, ["trace", "export", *words]).exit_code == 2
 
 
+@pytest.mark.parametrize("form", ["--html", "--perfetto"])
+def test_a_file_without_a_trace_leaves_the_old_export(form, tmp_path):
+    old = tmp_path / "old"
+    old.write_text("the last export")
+    result = CliRunner().invoke(main, ["trace", "export", __file__, form, str(old)])
+    assert (result.exit_code, old.read_text()) == (1, "the last export")
+
+
 @pytest.fixture
 def browser(tmp_path):
     found = Browser(tmp_path / "browser")
