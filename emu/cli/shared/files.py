@@ -13,23 +13,50 @@ from emu.host import shipped
 from emu.host.user_error import UserError
 from emu.host.userfiles import missing_text, why_not_writable
 
+_NAMED = "mlx5emu.files"
+"""Key of a context's ``meta``: the files named so far, each with its parameter and use."""
+
 
 class NewFile(click.Path):
     """A file to write in an existing directory; missing directories are not created."""
 
-    def __init__(self, resolve_path: bool = False) -> None:
+    def __init__(self, resolve_path: bool = False, *, replaces: bool = False) -> None:
+        """With ``replaces`` the command has read its other files when it writes this one."""
         super().__init__(dir_okay=False, writable=True, path_type=Path, resolve_path=resolve_path)
+        self._is_written_early = not replaces
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, without creating the file; fail if the file cannot be written.
 
-        An option's default is not checked.
+        Fail as well if another parameter names the file. An option's default is not checked.
         """
         path = super().convert(value, param, ctx)
         assert isinstance(path, Path)
-        if not _is_default(param, ctx) and (why := why_not_writable(path)):
-            self.fail(why, param, ctx)
+        if not _is_default(param, ctx):
+            if why := why_not_writable(path):
+                self.fail(why, param, ctx)
+            _check_alone(self, path, param, ctx, is_written=self._is_written_early)
         return path
+
+
+def _check_alone(
+    kind: click.Path,
+    path: Path,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+    *,
+    is_written: bool,
+) -> None:
+    """Fail for a file that two parameters name and one of them writes.
+
+    Pipes and devices such as /dev/null may be named twice.
+    """
+    if param is None or ctx is None or (path.exists() and not path.is_file()):
+        return
+    named: dict[Path, tuple[click.Parameter, bool]] = ctx.meta.setdefault(_NAMED, {})
+    other, is_other_written = named.setdefault(path.resolve(), (param, is_written))
+    if other is not param and (is_written or is_other_written):
+        kind.fail(f"{path} is the file of {other.get_error_hint(ctx)}, too", param, ctx)
 
 
 def _is_default(param: click.Parameter | None, ctx: click.Context | None) -> bool:
@@ -61,6 +88,7 @@ class Existing(click.Path):
         if self.exists and not path.exists() and str(value) != "-":
             text = missing_text("file" if self.file_okay else "directory", path)
             self.fail(text + self._hint(path), param, ctx)
+        _check_alone(self, path, param, ctx, is_written=False)
         return super().convert(value, param, ctx)
 
     def _hint(self, _path: Path) -> str:

@@ -60,6 +60,42 @@ def test_a_wrong_option(command, words, says, no_start):
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "run --faults {0} --record {0} x",
+        "run --record {0} --faults {0} x",
+        "run --trace {1} --pcap {1} x",
+        "serve --socket s --faults {0} --record {0}",
+        "serve --socket s --trace {1} --control {1}",
+        "trace export {0} --html {0}",
+        "trace export {0} --html {1} --perfetto {1}",
+        "coverage show {0} --html {0}",
+    ],
+)
+def test_a_file_is_not_read_and_written(words, no_start, tmp_path):
+    """The file of two parameters stays as it is if one of them writes it."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_text("what the user wrote")
+    result = CliRunner().invoke(main, words.format(old, new).split())
+    assert result.exit_code == 2
+    assert re.search(r" is the file of .*, too", result.output)
+    assert (old.read_text(), new.exists()) == ("what the user wrote", False)
+
+
+def test_a_device_is_written_by_two_options(no_start):
+    result = CliRunner().invoke(main, ["trace", "export", "--html", "/dev/null", "--perfetto",
+                                       "/dev/null", "/dev/null"])  # fmt: skip
+    assert result.exit_code == 0
+
+
+def test_a_merged_file_replaces_one_that_was_read(tmp_path):
+    part = tmp_path / "part"
+    part.write_text("no coverage")
+    result = CliRunner().invoke(main, ["coverage", "merge", str(part), "--out", str(part)])
+    assert (result.exit_code, "is not a coverage file" in str(result.output)) == (1, True)
+
+
+@pytest.mark.parametrize(
     ("words", "why"),
     [
         ("run --arch {} --iommu x", "--arch: {} guests have no emulated IOMMU"),

@@ -92,7 +92,7 @@ def show(
 
 @coverage.command(short_help="Merge coverage files.")
 @_FILES
-@click.option("--out", type=_OUT, required=True, help="File to write.")
+@click.option("--out", type=NewFile(replaces=True), required=True, help="File to write.")
 def merge(files: tuple[Path, ...], out: Path) -> None:
     """Merge the files of several runs and kernels into one.
 

@@ -213,7 +213,7 @@ def merge(corpus: Path, other: Path) -> None:
 @fuzz.command(short_help="Write a coverage file of a corpus.")
 @click.argument("corpus", metavar="DIR", type=_OLD_CORPUS)
 @click.argument("coverage", metavar="COVERAGE", type=_FILE)
-@click.option("--out", type=_NEW_FILE, required=True, help="File to write.")
+@click.option("--out", type=NewFile(replaces=True), required=True, help="File to write.")
 def coverage(corpus: Path, coverage: Path, out: Path) -> None:
     """Write a coverage file of the driver's functions that the inputs of DIR have run.
 
