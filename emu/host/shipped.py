@@ -124,10 +124,11 @@ def example(kind: str, name: str) -> Path:
     """
     known = examples(kind)
     if name not in known:
+        names = [f"@{one}" for one in known]
         pages = (f"@{folder}" for folder in FOLDERS[kind] if folder in all_examples())
-        where = " and ".join(pages) if len(known) > _FEW else ""
-        rest = f"mlx5emu guide has {where}" if where else f"known: {', '.join(known)}"
-        raise UserError(f"no {kind} @{name}{near(name, known)}; {rest}")
+        where = " or ".join(pages) if len(known) > _FEW else ""
+        rest = f"all are in mlx5emu guide {where}" if where else f"known: {', '.join(names)}"
+        raise UserError(f"no {kind} @{name}{near(f'@{name}', names)}; {rest}")
     return known[name]
 
 

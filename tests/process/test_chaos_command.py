@@ -202,7 +202,7 @@ def test_a_second_guest_has_the_second_function_and_no_failures():
     ("words", "test", "says"),
     [
         (("few.toml",), (), "give the test behind --: mlx5emu chaos -- ./my-test"),
-        (("@verb",), ("true",), "no failure set @verb; near it: verbs"),
+        (("@verb",), ("true",), "no failure set @verb; near it: @verbs"),
         (("fwe.toml",), ("true",), "near it: few.toml"),
         (("few.toml", "--only", "flop"), ("true",), "matches no failure; near it: flap"),
         (("few.toml", "--fail-on", "hangs"), ("true",), "near it: hang"),
@@ -273,5 +273,5 @@ def test_a_recipe_with_a_mistake_or_a_second_test_starts_no_guest():
     assert "own.toml:7: " in done.stderr
     assert "memory" in done.stderr
     done = invoke("--recipe", "@ucx-cr", test=())
-    assert "no recipe @ucx-cr; near it: ucx-" in done.stderr
+    assert "no recipe @ucx-cr; near it: @ucx-" in done.stderr
     assert not Path("few.chaos").exists()

@@ -127,9 +127,13 @@ class ExampleFile(Existing):
         return super().convert(value, param, ctx)
 
     def _hint(self, path: Path) -> str:
-        """Return the name of the example that has this file name, in words; "" if none has."""
-        is_example = any(one.name == path.name for one in shipped.examples(self._kind).values())
-        return f"; @{path.stem} is an example of that name" if is_example else ""
+        """Return the name of the example that has this file name, in words; "" if none has.
+
+        The suffix may be missing.
+        """
+        known = shipped.examples(self._kind)
+        named = [name for name, one in known.items() if path.name in (name, one.name)]
+        return f"; @{named[0]} is an example of that name" if named else ""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

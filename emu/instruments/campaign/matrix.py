@@ -167,7 +167,8 @@ def _plans(file: TomlFile[Matrix], mistakes: list[Mistake]) -> dict[str, _Planne
             paths = [*_matching_files(base, table.files)]
             if not paths:
                 word = table.files
-                close = near(word[1:], shipped.examples("plan")) if word.startswith("@") else ""
+                names = [f"@{name}" for name in shipped.examples("plan")]
+                close = near(word, names) if word.startswith("@") else ""
                 mistakes.append(((*place, "files"), f"files: no plan {given_text(word)}{close}"))
             if table.name and len(paths) > 1:
                 mistakes.append(((*place, "name"), f"{len(paths)} plans have their own names"))

@@ -154,7 +154,7 @@ def test_pytest_takes_examples_by_name(pytester_options):
     assert chosen.mlx5_faults == str(shipped.example("plan", "command-late"))
     assert chosen.mlx5_subnet == str(shipped.example("subnet", "two-leaves"))
     _, why = pytester_options("--mlx5-faults=@command-latte")
-    assert "no plan @command-latte; near it: command-late" in why
+    assert "no plan @command-latte; near it: @command-late" in why
 
 
 def test_one_sentence_for_one_reason():

@@ -45,14 +45,14 @@ def test_every_plan_by_name_is_a_plan():
 
 
 def test_a_name_that_no_example_has():
-    says = "no campaign @refuse; near it: refused; known: all-architectures, loading"
+    says = "no campaign @refuse; near it: @refused; known: @all-architectures, @loading"
     with pytest.raises(UserError, match=says):
         shipped.example("campaign", "refuse")
-    says = "no plan @zz; mlx5emu guide has @faults and @links and @findings"
+    says = "no plan @zz; all are in mlx5emu guide @faults or @links or @findings"
     with pytest.raises(UserError, match=says):
         shipped.example("plan", "zz")
     result = CliRunner().invoke(main, ["run", "--faults", "@link-flap", "--", "true"])
-    assert (result.exit_code, "near it: link-flaps" in result.output) == (2, True)
+    assert (result.exit_code, "near it: @link-flaps" in result.output) == (2, True)
 
 
 def test_a_file_of_that_name_comes_first(tmp_path, monkeypatch):
@@ -68,6 +68,7 @@ def test_a_file_of_that_name_comes_first(tmp_path, monkeypatch):
         (("campaign", "list", "traffic.toml"), "@traffic"),
         (("run", "--faults", "examples/links/wan.toml", "--", "true"), "@wan"),
         (("run", "--subnet", "examples/subnet/two-leaves.net", "--", "true"), "@two-leaves"),
+        (("run", "--faults", "link-flaps", "--", "true"), "@link-flaps"),
         (("fuzz", "replay", "examples/findings/pages-overflow.toml"), "@pages-overflow"),
     ],
 )

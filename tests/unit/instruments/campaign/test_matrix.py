@@ -157,7 +157,7 @@ def test_the_shortest_matrix_is_a_command(tmp_path):
         (6, '{}[[kernel]]\nname = "k"\nkernel = ["bz"]', "no kernel .*bz"),
         (6, '{}[[device]]\nname = "d"\ndevices = ["cx9"]', "unknown model 'cx9'; "),
         (5, '{}[[plan]]\nfiles = "no*.toml"', "files: no plan 'no"),
-        (5, '{}[[plan]]\nfiles = "@wann"', "files: no plan '@wann'; near it: wan"),
+        (5, '{}[[plan]]\nfiles = "@wann"', "files: no plan '@wann'; near it: @wan"),
         (5, '{}[[plan]]\nname = "p"\nfiles = "plans/*.toml"', "2 plans have their own names"),
         (5, "{}[[plan]]\n[[plan]]", "'none' is the name of another plan"),
         (5, '{}[guest]\naccel = "x"', "accel: 'x' is not one of auto, kvm, tcg"),

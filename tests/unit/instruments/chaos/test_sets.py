@@ -41,7 +41,7 @@ def test_a_plan_by_its_name_by_a_path_and_in_the_set(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ('plan = "@link-flap"', 1, "no plan @link-flap; near it: link-flaps"),
+        ('plan = "@link-flap"', 1, "no plan @link-flap; near it: @link-flaps"),
         ('plan = "nope.toml"', 4, "no plan "),
         ("", 1, "a failure has a plan, or rules and links of its own"),
         ('plan = "@link-flaps"\nlink = [{ loss = 1 }]', 1, "a failure has a plan, or rules"),
@@ -83,7 +83,7 @@ def test_a_set_replaces_failures_of_its_base(tmp_path):
     [
         ("set.toml", "base: more than 3 bases in a row"),
         ("gone.toml", "no failure set "),
-        ("@verb", "no failure set @verb; near it: verbs"),
+        ("@verb", "no failure set @verb; near it: @verbs"),
         ("bad.toml", "bad.toml:1: no failure, which is needed"),
     ],
 )
