@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 _PANIC = "Kernel panic - not syncing: "
+_NO_BOOT = "mlx5emu: the boot failed: "
+"""Begins the line with which init.sh and begin.sh power the guest off."""
 _TROUBLE = re.compile(
     r"BUG: |Oops: |general protection fault|kernel BUG at |Kernel panic"
     r"|Unable to handle kernel |Internal error: |Oops \[#"  # other processors than x86
@@ -41,8 +43,18 @@ def tail(text: str) -> str:
 
 def panic_reason(text: str) -> str | None:
     """Return the reason of the last kernel panic that ``text`` reports; None without one."""
+    return _last_after(_PANIC, text)
+
+
+def why_off(text: str, otherwise: str) -> str:
+    """Return why a guest has powered off: its init failed, else the sentence ``otherwise``."""
+    failed = _last_after(_NO_BOOT, text)
+    return otherwise if failed is None else f"the guest failed to boot: {failed}"
+
+
+def _last_after(begin: str, text: str) -> str | None:
     for line in reversed(text.splitlines()):
-        _, mark, reason = line.partition(_PANIC)
+        _, mark, reason = line.partition(begin)
         if mark:
             return reason.strip()
     return None

@@ -221,7 +221,8 @@ class Vm:
         """Return (not raise) the error of a guest that has ended; wait up to 10 s for its process.
 
         The error is GuestPanicError for a panic in the console, else GuestStoppedError: KVM cannot
-        run the guest, powered off for status 0, otherwise the status and QEMU's last line.
+        run the guest, its init failed or it powered off for status 0, otherwise the status and
+        QEMU's last line.
         """
         status: int | None = None
         if self._process is not None:
@@ -235,7 +236,8 @@ class Vm:
         if self._watch is not None and self._watch.cannot_run:
             return GuestStoppedError(CANNOT_RUN, tail)
         if status == 0:
-            return GuestStoppedError("the guest powered off or rebooted", tail)
+            why = console.why_off(self.console, "the guest powered off or rebooted")
+            return GuestStoppedError(why, tail)
         log = console.read(self.logs / "qemu.log").strip().splitlines()
         said = f": {log[-1]}" if log else ""
         return GuestStoppedError(f"{self.program} ended with status {status}{said}", tail)

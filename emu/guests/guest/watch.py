@@ -115,7 +115,8 @@ class Watch:
             self._stay.on_reboot()
             _boot_again(qmp)
         elif about.get("guest") is True:
-            self._stay.on_end(GuestStoppedError("the guest powered off"))
+            why = console.why_off(said[self._booted_at :], "the guest powered off")
+            self._stay.on_end(GuestStoppedError(why))
 
     def _give_up(self, qmp: Qmp) -> None:
         """End QEMU, whose KVM cannot run the guest, or keep the machine stopped with ``stay``."""

@@ -7,7 +7,7 @@
 busybox=/run/mlx5emu/busybox
 
 fail() {
-    echo "mlx5emu: $*" > /dev/console
+    echo "mlx5emu: the boot failed: $*" > /dev/console
     exit 1
 }
 

@@ -13,7 +13,7 @@
 export PATH=/bin
 
 fail() {
-    echo "mlx5emu: $*"
+    echo "mlx5emu: the boot failed: $*"
     poweroff -f
 }
 
@@ -32,12 +32,18 @@ disk() {
     done
 }
 
+# The configuration of a kernel file is not always known before its boot.
+loose() {
+    [ -s /modules/order ] || [ -n "$root" ] ||
+        echo ": the kernel has no disk or no ext4 built in; --modules names its modules"
+}
+
 mkdir -p /new
 # A saved boot's writes to its disk would be lost.
 access=rw
 [ "$parked" != 1 ] || access=ro
 mount -t ext4 -o "$access,noatime" "${root:-/dev/$(disk root)}" /new ||
-    fail "cannot mount the root file system"
+    fail "cannot mount the root file system$(loose)"
 modules=$(disk modules)
 if [ -n "$modules" ]; then
     [ "$parked" != 1 ] || mount -t tmpfs tmpfs /new/usr/lib/modules

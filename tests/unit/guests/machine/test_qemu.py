@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import socket
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import emu.guests
 from emu.cli.commands.functions import serve
 from emu.cli.main import main
 from emu.guests.errors import GuestError, LabError
@@ -197,6 +200,15 @@ def test_the_last_lines_are_enough_while_nothing_is_wrong():
 def test_a_kernel_that_ends_tells_from_the_beginning():
     assert console.panic_reason(BOOT + OOPS) == "Fatal exception"
     assert console.tail(BOOT + OOPS) == OOPS.strip()
+
+
+@pytest.mark.parametrize("script", ["init.sh", "begin.sh"])
+def test_a_boot_that_the_guests_init_gives_up(script):
+    path = Path(emu.guests.__file__).parent / "inside" / script
+    (said,) = re.findall(r'echo "(mlx5emu: .*)\$\*"', path.read_text())
+    text = f"{BOOT}{said}no disk\n[    60.1] reboot: Power down\n"
+    assert console.why_off(text, "it powered off") == "the guest failed to boot: no disk"
+    assert console.why_off(BOOT, "it powered off") == "it powered off"
 
 
 def test_no_log_is_an_empty_one(tmp_path):
