@@ -182,14 +182,14 @@ def test_cells_are_compared_with_what_is_expected(matrix):
     matrix.write_text(MATRIX + '[[plan]]\nexpect = ["passed", "skipped"]\n')
     output = invoke("run", matrix, "--jobs", 2).output
     # Runs without a guest say nothing of what was expected of them.
-    assert "otherwise" not in output
+    assert "unexpected" not in output
     store = Store.open(Path("few.campaign"))
     for number, result in enumerate(store.results().values()):
         why = "" if number else "found, not passed or skipped"
         store.put(result.model_copy(update={"otherwise": why}))
     output = invoke("report", "few.campaign").output
-    assert "of 6, otherwise 1 of 6" in output
-    assert output.splitlines()[-2].endswith("findings; otherwise 1 of 6")
+    assert "of 6, unexpected 1 of 6" in output
+    assert output.splitlines()[-2].endswith("findings; unexpected 1 of 6")
 
 
 def test_a_plan_that_never_fired_is_told(matrix):

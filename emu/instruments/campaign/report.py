@@ -130,13 +130,13 @@ def unfired(results: Sequence[RunResult]) -> str:
 
 
 def comparison(results: Sequence[RunResult]) -> str:
-    """Return "as expected" or "otherwise" with counts; empty if no result has an expectation."""
+    """Return "as expected" or "unexpected" with counts; empty if no result has an expectation."""
     compared = [one.otherwise for one in results if one.otherwise is not None]
     if not compared:
         return ""
     differing = sum(map(bool, compared))
     of_them = f" {differing} of {len(compared)}" if len(compared) > 1 else ""
-    return f"otherwise{of_them}" if differing else "as expected"
+    return f"unexpected{of_them}" if differing else "as expected"
 
 
 def value_of(run: Description, axis: str) -> str:

@@ -261,7 +261,7 @@ def _shown(run: Description, result: RunResult) -> str:
     notes = filter(None, (unfired([result]), result.why))
     ended = ", ".join([result.ended.value, *status, *notes])
     compared = {None: [], "": ["as expected"]}.get(
-        result.otherwise, [f"otherwise than expected: {result.otherwise}"]
+        result.otherwise, [f"unexpected: {result.otherwise}"]
     )
     end = [ended, *findings, *compared]
     text = f"$ {run.command}\n{output if result.output else ''}\n" + "".join(

@@ -115,20 +115,20 @@ def test_the_page_has_a_table_of_plans_and_kernels(tmp_path):
     _, _, html = reported(store)
     assert "<th>plan<th>a<th>b</tr>" in html
     output = f"outputs/{runs[14].name}.txt"
-    cell = f'<td class="found" title="no &lt;fault&gt;"><a href="{output}">found, otherwise, 90 s'
+    cell = f'<td class="found" title="no &lt;fault&gt;"><a href="{output}">found, unexpected, 90 s'
     assert f"<tr><td>plan0{cell}</a>" in html
     assert f'<td class="passed"><a href="outputs/{runs[7].name}.txt">passed, 90 s</a>' in html
     text = (tmp_path / output).read_text()
     assert text.startswith("$ true\n")
-    assert text.endswith("[warning: WARNING in x]\n[otherwise than expected: no <fault>]\n")
+    assert text.endswith("[warning: WARNING in x]\n[unexpected: no <fault>]\n")
     assert "2026-09-21 14:11 to 2026-09-21 14:13 UTC, 0:21:00 of runs" in html
     skipped = RunResult(name=runs[0].name, ended=Ended.SKIPPED, seconds=5.0, otherwise="")
     store.put(skipped)
     _, _, html = reported(store)
-    summed = "<details><summary>found 1, skipped 1 of 2, otherwise 1 of 2, 95 s</summary>"
+    summed = "<details><summary>found 1, skipped 1 of 2, unexpected 1 of 2, 95 s</summary>"
     assert f'<tr><td>plan0<td class="found">{summed}' in html
     assert f'{runs[0].name}: skipped, as expected <a href="outputs/{runs[0].name}.txt">' in html
-    assert f"{runs[14].name}: found, otherwise: no &lt;fault&gt; <a href=" in html
+    assert f"{runs[14].name}: found, unexpected: no &lt;fault&gt; <a href=" in html
 
 
 def test_results_without_a_date_make_a_page(tmp_path):
