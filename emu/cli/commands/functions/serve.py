@@ -252,6 +252,9 @@ def serve(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     if len(devices) > len(sockets):
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
+    paths = [path.absolute() for path in (*sockets, *([control] if control else []))]
+    if twice := [path for number, path in enumerate(paths) if path in paths[:number]]:
+        raise click.UsageError(f"{twice[0]} is named twice: each socket has a path of its own")
     if guests and len(guests) != len(sockets):
         raise click.UsageError(f"{len(guests)} names of guests, but {len(sockets)} sockets")
     if fabric is not None and subnet is not None:

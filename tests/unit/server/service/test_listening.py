@@ -145,6 +145,8 @@ def test_a_lab_has_the_line(taken, tmp_path):
     [
         (("--socket", "live"), "live: another process listens at this path"),
         (("--socket", "file"), "file: exists and is not a socket"),
+        (("--socket", "s", "--socket", "./s"), "/s is named twice"),
+        (("--socket", "s", "--control", "s"), "/s is named twice"),
         (("--socket", "none/s"), "none/s: "),
         (("--socket", "s", "--control", "live"), "live: another process listens at this path"),
         (("--socket", "s", "--net", "stream=file"), "file: exists and is not a socket"),
