@@ -16,7 +16,7 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import GuestError, GuestPanicError, LabError, ServerError
 from emu.guests.guest import console
 from emu.guests.guest.console_log import ConsoleLog
-from emu.guests.guest.process import tied
+from emu.guests.guest.process import how_ended, tied
 from emu.guests.guest.server import DeviceServer
 from emu.guests.machine.command_line import arguments
 from emu.guests.machine.launch import Terminal, machine_for
@@ -84,7 +84,7 @@ class Boot:
         if self._failures:
             raise self._failures[0]
         if status != 0:
-            raise GuestError(f"QEMU ended with status {status}")
+            raise GuestError(f"QEMU {how_ended(status)}")
 
     def _start_server(self, work: Path) -> tuple[Path, ...]:
         """Start the server and return its sockets, one for each function; empty without devices.

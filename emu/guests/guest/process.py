@@ -31,6 +31,16 @@ def tied(command: Sequence[str]) -> list[str]:
     return [program, "--pdeathsig", "TERM", "--", *command]
 
 
+def how_ended(status: int | None) -> str:
+    """Return how a process with this ``returncode`` has ended, as the end of a sentence."""
+    if status is None:
+        return "stopped answering, and still runs"
+    if status >= 0:
+        return f"ended with status {status}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {names.get(-status, f'signal {-status}')}"
+
+
 def stop(process: subprocess.Popen[bytes] | None) -> None:
     """End a process and wait for it: SIGTERM, after 5 s SIGKILL.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emu.guests.errors import LabError, RefusedError, ServerError
 from emu.guests.guest import console
-from emu.guests.guest.process import stop, tied
+from emu.guests.guest.process import how_ended, stop, tied
 from emu.guests.options import GuestOptions
 from emu.guests.options.records import recorded
 from emu.host.process_identity import module_command
@@ -186,8 +186,8 @@ class DeviceServer:
         self._settled.set()
 
     def _why_ended(self, status: int) -> str:
-        said = self._last_line()
-        return f"the device server ended with status {status}" + f": {said}" * bool(said)
+        said = self._last_line() if status >= 0 else ""  # a signal leaves no line
+        return f"the device server {how_ended(status)}" + f": {said}" * bool(said)
 
     def _last_line(self) -> str:
         """Return the last line of the process's log, if it has one."""

@@ -17,7 +17,14 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
 from emu.guests.guest import console
 from emu.guests.guest.console_log import ConsoleLog
-from emu.guests.guest.process import ChildListener, stop, stop_group, tied, work_seconds
+from emu.guests.guest.process import (
+    ChildListener,
+    how_ended,
+    stop,
+    stop_group,
+    tied,
+    work_seconds,
+)
 from emu.guests.guest.saved_boot import FROM_THE_START, beginning, resume
 from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.watch import CANNOT_RUN, StayCallbacks, Watch
@@ -240,7 +247,7 @@ class Vm:
             return GuestStoppedError(why, tail)
         log = console.read(self.logs / "qemu.log").strip().splitlines()
         said = f": {log[-1]}" if log else ""
-        return GuestStoppedError(f"{self.program} ended with status {status}{said}", tail)
+        return GuestStoppedError(f"{self.program} {how_ended(status)}{said}", tail)
 
     def _tell_booting(self, progress: Progress | None) -> None:
         if progress is not None and not self._options.verbose:  # otherwise its console is shown

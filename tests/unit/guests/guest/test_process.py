@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from emu.guests.guest.process import stop_group, work_seconds
+from emu.guests.guest.process import how_ended, stop_group, work_seconds
 
 PARENT = """
 import os, signal, time
@@ -18,6 +18,14 @@ if child:
     print(child, flush=True)
 time.sleep(600)
 """
+
+
+@pytest.mark.parametrize(
+    ("status", "how"),
+    [(3, "ended with status 3"), (-11, "was killed by SIGSEGV"), (-99, "was killed by signal 99")],
+)
+def test_how_a_process_has_ended(status, how):
+    assert how_ended(status) == how
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

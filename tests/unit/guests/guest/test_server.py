@@ -99,6 +99,13 @@ def test_an_end_is_told(start):
     assert str(errors[0]) == "the device server ended with status 3: bad"
 
 
+def test_a_kill_is_told_by_its_signal(start):
+    """Its last line, such as that of the device code, is not the reason."""
+    _, ended, errors = start("echo ready; echo device code >&2; kill -KILL $$")
+    assert ended.wait(30)
+    assert str(errors[0]) == "the device server was killed by SIGKILL"
+
+
 @pytest.mark.hostile
 def test_a_file_that_is_not_complete_is_told_at_the_end(start):
     said = "mlx5emu: the trace t is not complete: No space left on device"
