@@ -200,9 +200,9 @@ def _tell(coverage: Coverage, requested: CoverageRequest) -> None:
 
     for kernel in coverage.kernels.values():
         for name, module in kernel.modules.items():
-            _say(f"{name}: {module.ran} of {len(module.functions)} functions ran")
+            _say(f"{name}: {module.ran:,} of {len(module.functions):,} functions ran")
             if module.blocks is not None:
-                _say(f"{name}: {len(module.blocks.ran)} of {module.blocks.total} blocks ran")
+                _say(f"{name}: {len(module.blocks.ran):,} of {module.blocks.total:,} blocks ran")
         if kernel.missed:
             buffers = f"{kernel.missed} KCOV buffers were full or missing: {LOST}"
             _say(buffers if requested.by_kcov else lost(kernel))

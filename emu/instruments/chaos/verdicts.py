@@ -122,7 +122,8 @@ class Judge:
             yield ChaosVerdict.LEAK, f"{_running(result.observed)}left in the adapter: {kinds}"
         if result.status:
             yield ChaosVerdict.ERROR, f"status {result.status}{_last_line(result)}"
-        yield ChaosVerdict.RECOVERED, f"{self._slower(result):+.1f} s"
+        slower = round(self._slower(result), 1) + 0.0  # no "-0.0"
+        yield ChaosVerdict.RECOVERED, f"{slower:+.1f} s"
 
     def _waits(self, result: RunResult) -> str:
         """Return the time limit of a test that hangs, and where its threads wait."""

@@ -58,6 +58,7 @@ TIMEOUT = (Kind.TIMEOUT, "command timed out")
          "still running: ./my-test; left in the adapter: 2 qp"),
         (result(digest="a", left={"qp": 1}), Verdict.RECOVERED, "+0.0 s"),
         (result(digest="a", seconds=3.5), Verdict.RECOVERED, "+2.5 s"),
+        (result(digest="a", seconds=0.98), Verdict.RECOVERED, "+0.0 s"),
         (result(digest="a", findings=[(Kind.DRIVER, "mlx5_core: told")]), Verdict.RECOVERED, ""),
         (result(digest="a", fired=0), Verdict.NOT_REACHED, "ended before the fault struck"),
         (result(1, fired=0), Verdict.NOT_REACHED, "status 1: end; no fault struck"),
