@@ -34,7 +34,7 @@ def test_what_is_missing_comes_with_a_command(bare):
     checks = examined()
     assert checks["mmdebstrap"].state is State.BAD
     assert checks["mmdebstrap"].remedy == "apt-get install mmdebstrap"
-    assert checks["package archive"].result == "http://m/debian"
+    assert checks["package archive"].result == "http://m/debian, not contacted"
 
 
 def test_what_is_made_when_it_is_needed_is_not_missing(bare):
