@@ -20,8 +20,7 @@ from emu.device.port.ib.port import PKEY_TABLE_ENTRIES
 from emu.device.port.packet import OPS, Packet
 from emu.driver.transport.fabric import Fabric
 from emu.driver.transport.raw_peer import RawPeer
-from emu.server.net.fabric import hub as hub_module
-from emu.server.net.fabric import protocol
+from emu.server.net.fabric import port_reports, protocol
 from emu.server.net.fabric.address import FabricError
 from emu.server.net.fabric.connection import HARD_BYTES, LIFETIME_NS
 from emu.server.net.fabric.hub import GREETING_NS, MAX_UNGREETED
@@ -309,7 +308,7 @@ def test_member_that_does_not_read(fabric, hub, honest, caplog):
 
 def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog, monkeypatch):
     """It gets the latest news when it has read those before, and has to go if it never does."""
-    monkeypatch.setattr(hub_module, "MAX_MISSED", 50)
+    monkeypatch.setattr(port_reports, "MAX_MISSED", 50)
     role = hub.wire.election.role
     others = set(role._members)
     peer = RawPeer.member(fabric)
@@ -322,8 +321,8 @@ def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog
         tries += 1
         assert tries <= 52
         assert connection._other_bytes < HARD_BYTES // 100
-        role._report_all()
-        role._publish()
+        role.reports.to_all()
+        role.reports.publish()
         fabric.step()
     assert tries > 10
     assert "the member does not read" in warnings(caplog)[-1]
@@ -336,8 +335,8 @@ def test_a_member_of_many_ports_that_change_throws_nobody_out(fabric, hub, caplo
     noisy = RawPeer.member(fabric, *[Identity()] * 900)
     role = hub.wire.election.role
     members = set(role._members)
-    published, publish = [], role._publish
-    role._publish = lambda: published.append(1) or publish()
+    published, publish = [], role.reports.publish
+    role.reports.publish = lambda: published.append(1) or publish()
     for mtu in (1024, 2048) * 20:
         noisy.send(
             b"".join(
@@ -375,11 +374,11 @@ def test_ports_are_charged_when_they_are_reported(fabric, hub, honest):
             end_port(hub.node.hca.port), lid=own.lid, port_guid=own.guid, pkeys=pkeys
         )
     of_ports = steps_of(list(member.ports.values()))
-    role._changed()
+    role.reports.changed()
     costs = []
     for _ in range(2):
         budget.begin()
-        role._publish()
+        role.reports.publish()
         costs.append(budget.steps)
     assert all(one.is_informed for one in role._members.values() if one is not member)
     assert costs[0] > 2 * of_ports

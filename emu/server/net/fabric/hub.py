@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
-from emu.device.port.ib.endport import EndPort, steps_of
+from emu.device.port.ib.endport import EndPort
 from emu.device.port.packet import Packet
-from emu.device.ports import Timer
-from emu.device.rounds.budget import TIMER_BUDGET
-from emu.device.rounds.costs import LOG_NOTIFICATION_BYTES_PER_STEP, STEPS_PER_NOTIFICATION
 from emu.device.rounds.sizes import ACCEPTS_PER_ROUND, TRAIN_WORK
 from emu.server.net.fabric import port_frames, protocol
 from emu.server.net.fabric.address import FabricListener
@@ -23,7 +19,9 @@ from emu.server.net.fabric.connection import FabricConnection
 from emu.server.net.fabric.directory import TakenError, assign
 from emu.server.net.fabric.errors import FabricProtocolError
 from emu.server.net.fabric.hub_host import HubHost
+from emu.server.net.fabric.hub_member import HubMember
 from emu.server.net.fabric.port_frames import MAX_PORTS
+from emu.server.net.fabric.port_reports import PortReports
 from emu.server.net.fabric.protocol import FrameKind, Identity
 from emu.server.net.poller import READ
 
@@ -32,10 +30,6 @@ log = logging.getLogger(__name__)
 MAX_MEMBERS = 64
 MAX_UNGREETED = 64
 """Limit of connections without HELLO; a further connection closes the oldest of them."""
-NEWS_NS = 20_000_000
-"""Minimum interval between two reports of changed ports."""
-MAX_MISSED = 3000
-"""Number of reports that a member may leave unread before it is disconnected: about a minute."""
 GREETING_NS = 5_000_000_000
 """Time within which a new connection must send HELLO."""
 _LOG_COMPARED_PER_COST = 6
@@ -43,39 +37,6 @@ _LOG_COMPARED_PER_COST = 6
 one packet."""
 _PACKET = FrameKind.PACKET
 _FRAME = FrameKind.FRAME
-
-
-@dataclass(slots=True)
-class _HubMember:
-    """A member process."""
-
-    number: int
-    identities: list[Identity] = field(default_factory=list)
-    ports: dict[int, EndPort] = field(default_factory=dict)
-    """The ports that the member has reported, by LID."""
-    is_greeted: bool = False
-    has_ethernet: bool = False
-    """Whether a function of the member has an Ethernet port."""
-    is_informed: bool = False
-    """Whether the member was sent the current state of all ports."""
-    guids: bytes = b""
-    """The last sent GUIDS body."""
-    patience: Timer | None = None
-    """Timer of the deadline for HELLO."""
-    missed: int = 0
-    """Number of consecutive reports that were due while the member had unread ones."""
-    packed: dict[int, bytes] = field(default_factory=dict)
-    """Packed ports of the member, by LID, as far as already packed."""
-
-    def unpacked(self) -> list[EndPort]:
-        """Return the reported ports of the member that :meth:`pack` packs anew."""
-        return [self.ports[lid] for lid in self.ports.keys() - self.packed.keys()]
-
-    def pack(self) -> bytes:
-        """Return the bodies of all reported ports of the member; pack only changed ports anew."""
-        for port in self.unpacked():
-            self.packed[port.lid] = port_frames.port(port)
-        return b"".join(self.packed.values())
 
 
 class Hub:
@@ -95,16 +56,11 @@ class Hub:
         self._site = site
         self._listener = listener
         self._former = list(former)
-        self._members: dict[FabricConnection, _HubMember] = {}
+        self._members: dict[FabricConnection, HubMember] = {}
         self._by_lid: dict[int, FabricConnection] = {}
         self._count = 0
-        self._news: Timer | None = None
-        """Timer of the next report of ports."""
-        self._reported_ns = -NEWS_NS
-        """Time of the last report."""
-        self._has_changed = False
-        """Whether members' ports have changed since our own process was notified."""
         self.identities = assign(requested, (), self._former)
+        self.reports = PortReports(site, self._members, self.identities)
 
     def fileno(self) -> int:
         """Return the listener's descriptor, readable when a process connects."""
@@ -130,12 +86,11 @@ class Hub:
 
     def announce(self, port: EndPort) -> None:
         """Schedule a report of all ports to every member; ``port`` itself is not evaluated."""
-        self._report_all()
+        self.reports.to_all()
 
     def close(self) -> None:
         """Disconnect every member and stop listening; remove the socket's path and lock file."""
-        if self._news is not None:
-            self._news.cancel()
+        self.reports.cancel()
         for connection in list(self._members):
             connection.abandon()
         self._listener.close()
@@ -158,7 +113,7 @@ class Hub:
                 sock, self, self._site.clock, f"fabric member {self._count}"
             )
             patience = self._site.clock.call_later(GREETING_NS, partial(self._hurry, connection))
-            self._members[connection] = _HubMember(self._count, patience=patience)
+            self._members[connection] = HubMember(self._count, patience=patience)
             self.watch(connection, READ)
 
     def _limit_ungreeted(self) -> None:
@@ -203,7 +158,7 @@ class Hub:
             raise FabricProtocolError(f"{kind.name} from a member")
         return 1
 
-    def _take_port(self, source: FabricConnection, member: _HubMember, port: EndPort) -> int:
+    def _take_port(self, source: FabricConnection, member: HubMember, port: EndPort) -> int:
         """Store a member's port, schedule a report to the others if it changed; return the cost.
 
         The GUID of a virtual function's port is the one that its physical function has set, if any.
@@ -221,10 +176,10 @@ class Hub:
         else:
             member.ports[port.lid] = port
             member.packed.pop(port.lid, None)
-            self._changed()
+            self.reports.changed()
         return 1 + (len(port.pkeys) + len(known) >> _LOG_COMPARED_PER_COST)
 
-    def _greet(self, connection: FabricConnection, member: _HubMember, body: memoryview) -> None:
+    def _greet(self, connection: FabricConnection, member: HubMember, body: memoryview) -> None:
         """Answer HELLO with WELCOME and assigned numbers, or with REFUSED and a closed connection.
 
         Refused are a bad HELLO, one without functions, taken numbers, and more than MAX_MEMBERS
@@ -252,19 +207,12 @@ class Hub:
                 self._by_lid[identity.lid] = connection
         log.info("%s has joined: %s", connection.name, ", ".join(map(str, member.identities)))
         if member.has_ethernet:
-            self._report_all()  # reports the GUIDs, which PORT does not contain
+            self.reports.to_all()  # reports the GUIDs, which PORT does not contain
         else:
-            self._report_later()
+            self.reports.later()
         connection.send(FrameKind.WELCOME, protocol.welcome(member.identities))
         if member.has_ethernet:
             self._site.ethernet.linked(connection, connection.name)
-
-    def _not_of(self, member: _HubMember) -> Iterator[Identity]:
-        """Yield the functions of all processes except this member's, our own included."""
-        yield from self.identities
-        for other in self._members.values():
-            if other is not member:
-                yield from other.identities
 
     def _used(self) -> list[Identity]:
         """Return the functions of this process and of all members."""
@@ -291,82 +239,11 @@ class Hub:
         else:
             log.info("%s has left", connection.name)
         if member.ports:
-            self._changed()
-
-    # -- ports
-
-    def _changed(self) -> None:
-        """Schedule the reports of a member's changed ports, to members and our own process."""
-        self._has_changed = True
-        self._report_all()
-
-    def _report_all(self) -> None:
-        """Schedule a report of all ports to every member, informed or not."""
-        for member in self._members.values():
-            member.is_informed = False
-        self._report_later()
-
-    def _report_later(self) -> None:
-        """Schedule a report: at once after NEWS_NS without one, else at the end of that interval.
-
-        The interval bounds the traffic that a member with ever-changing ports causes.
-        """
-        if self._news is None:
-            clock = self._site.clock
-            delay = max(self._reported_ns + NEWS_NS - clock.now_ns(), 0)
-            self._news = clock.call_later(delay, self._publish)
-
-    def _publish(self) -> None:
-        """Call ``ports_changed`` of our process if due, and send PORTS to the uninformed members.
-
-        GUIDS follows only when it differs from the last one sent. A member with an unread report,
-        or beyond the round's budget, is served by a later report. Ports that are packed are charged
-        last, so that large fabrics get reports as well.
-        """
-        self._news = None
-        clock = self._site.clock
-        self._reported_ns = clock.now_ns()
-        ports = list(self._site.local_ports())
-        own = b"".join(map(port_frames.port, ports))
-        ports += [port for member in self._members.values() for port in member.unpacked()]
-        others = {member.number: member.pack() for member in self._members.values()}
-        for connection, member in list(self._members.items()):
-            if not member.is_greeted or member.is_informed:
-                continue
-            if clock.budget.exhausted(TIMER_BUDGET) or not self._may_report(connection, member):
-                self._report_later()
-                continue
-            member.is_informed = True
-            news = b"".join((own, *(o for number, o in others.items() if number != member.number)))
-            connection.send(FrameKind.PORTS, news)
-            guids = protocol.guids(self._not_of(member))
-            if guids != member.guids:
-                member.guids = guids
-                connection.send(FrameKind.GUIDS, guids)
-            clock.budget.charge(
-                STEPS_PER_NOTIFICATION + (len(news) >> LOG_NOTIFICATION_BYTES_PER_STEP)
-            )
-        clock.budget.charge(steps_of(ports))
-        if self._has_changed:
-            self._has_changed = False
-            self._site.ports_changed()
-
-    def _may_report(self, connection: FabricConnection, member: _HubMember) -> bool:
-        """Return whether a member has read its last report; False while one is unread.
-
-        More than MAX_MISSED consecutive unread reports close the connection.
-        """
-        if not connection.is_behind:
-            member.missed = 0
-            return True
-        member.missed += 1
-        if member.missed > MAX_MISSED:
-            connection.close("the member does not read")
-        return False
+            self.reports.changed()
 
     # -- packets
 
-    def _forward(self, source: FabricConnection, member: _HubMember, body: memoryview) -> int:
+    def _forward(self, source: FabricConnection, member: HubMember, body: memoryview) -> int:
         """Forward a packet from a member to its receivers in any process; return its cost.
 
         A packet for the sending process's own LIDs is dropped. Raises FabricProtocolError for a bad
