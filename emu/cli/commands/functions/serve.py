@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import shlex
 import stat
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -16,13 +14,13 @@ import cloup
 
 from emu.cli.options.declared import offered
 from emu.cli.options.groups import DEVICES, TRACES, grouped_option
+from emu.cli.shared.attached import attached, example
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import ExampleFile, NewFile
 from emu.cli.shared.numbers import WholeNumber
 from emu.compiled import building
 from emu.device.function.function import Function
-from emu.guests.machine.routing import address_option, function_options, root_port
 from emu.guests.options import option_named
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
@@ -46,12 +44,10 @@ from emu.server.service.server import Server
 from emu.server.service.subnet_file import read_topology
 from emu.server.service.trace_file import DEFAULT_FORM, FORMS, Trace
 from emu.server.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
-from emu.server.service.transports import DEVICE_ID, TRANSPORTS, VHOST_USER
+from emu.server.service.transports import TRANSPORTS, VHOST_USER
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND
 from emu.version import PURE, code, code_line
-
-_MEMORY = "2G"
 
 
 class _Lines(logging.Formatter):
@@ -297,7 +293,7 @@ def serve(
         stack.enter_context(filtered(server.loop, server.names))
         functions += server.functions
         for device in endpoints:
-            click.echo(_attached(transport, device))
+            click.echo(attached(transport, device))
         if sys.stdout.isatty() and transport != VHOST_USER:
             click.echo(f"for example:\n{example(endpoints)}", err=True)
         click.echo(f"device code: {code_line()}", err=True)
@@ -316,13 +312,6 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-def _attached(transport: str, device: ServedDevice) -> str:
-    """Return the option that attaches a function to QEMU, or to a User-Mode Linux kernel."""
-    if transport == VHOST_USER:
-        return f"virtio_uml.device={device.socket.absolute()}:{DEVICE_ID}"
-    return f"-device '{_qemu_option(device)}'"
-
-
 def _check_begin(path: Path) -> None:
     """Raise UsageError for a plan that begins once the driver is up, which a server cannot detect.
 
@@ -336,40 +325,3 @@ def _check_begin(path: Path) -> None:
             f"{path} begins once the driver is up, which a server cannot detect: load it later with"
             " `mlx5emu fault load`, or begin at once with --faults-when loading"
         )
-
-
-def example(devices: Sequence[ServedDevice]) -> str:
-    """Return a command line of QEMU with ``devices``, for display.
-
-    Virtual functions are behind the root port of their physical one. The program is the suitable
-    QEMU that is installed or cached, else ``"$(mlx5emu qemu)"``.
-    """
-    from emu.guests.machine import qemu
-
-    try:
-        system_qemu = qemu.find()
-    except UserError:
-        system_qemu = None
-    program = (
-        '"$(mlx5emu qemu)"'
-        if system_qemu is None
-        else shlex.quote(str(qemu.program_path(system_qemu)))
-    )
-    memory = f"-m {_MEMORY} -object memory-backend-memfd,id=ram,size={_MEMORY},share=on"
-    ports = []
-    for number, device in enumerate(devices):
-        port = f"port{(number if device.pf is None else device.pf) + 1}"
-        if device.pf is None:
-            ports.append(f"-device {root_port(port, number + 1, len(device.spec.vfs))}")
-        ports.append(f"-device '{_qemu_option(device, port)}'")
-    return " ".join([program, "-machine q35,memory-backend=ram", memory, *ports, "..."])
-
-
-def _qemu_option(device: ServedDevice, bus: str = "") -> str:
-    """Return the options of QEMU's device; the address only where virtual functions need it."""
-    option = function_options(device.socket.absolute())
-    if bus:
-        option["bus"] = bus
-    if device.pf is not None or device.spec.vfs:
-        option |= address_option(0 if device.pf is None else device.vf + 1)
-    return json.dumps(option)

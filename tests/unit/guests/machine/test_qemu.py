@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import emu.guests
-from emu.cli.commands.functions import serve
 from emu.cli.main import main
+from emu.cli.shared import attached
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest import console
 from emu.guests.machine import qemu
@@ -106,10 +106,10 @@ def test_it_is_printed(install):
 def test_serve_shows_it_in_an_example(install, tmp_path):
     specs = parse_all(["connectx6", "connectx6dx"])
     served = [*map(ServedDevice, (tmp_path / "a", tmp_path / "b"), specs)]
-    said = serve.example(served)
+    said = attached.example(served)
     assert said.startswith('"$(mlx5emu qemu)" -machine q35')
     path = install("10.1.0")
-    said = serve.example(served)
+    said = attached.example(served)
     words = shlex.split(said)
     assert words[0] == str(path)
     devices = [json.loads(word) for word in words if word.startswith("{")]
@@ -120,7 +120,7 @@ def test_serve_shows_it_in_an_example(install, tmp_path):
 def test_serve_shows_virtual_functions_behind_their_physical_one(tmp_path):
     specs = parse_all(["connectx6", "connectx6dx,vfs=2"])
     served = with_vfs([*map(ServedDevice, (tmp_path / "a", tmp_path / "b"), specs)])
-    said = serve.example(served)
+    said = attached.example(served)
     assert "id=port2,chassis=2,slot=2,pref64-reserve=34M" in said
     devices = [json.loads(word) for word in shlex.split(said) if word.startswith("{")]
     assert [(one["bus"], one.get("addr")) for one in devices] == [
