@@ -52,7 +52,7 @@ class DeviceOptions:
         None,
         flag="fabric",
         kind=OptionKind(metavar="NAME"),
-        help="unix:PATH or tcp:HOST:PORT of a fabric shared with other guests' functions.",
+        help="unix:PATH or tcp:HOST:PORT of a fabric shared with functions of other processes.",
         refused={Use.CAMPAIGN: MEETING, Use.CHAOS: MEETING},
         tables=OF_SERVER,
         is_for_server=True,

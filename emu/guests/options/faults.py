@@ -46,8 +46,8 @@ class FaultPlanOptions:
         None,
         flag="pcap",
         kind=File(is_new=True),
-        help="Write the packets of the functions' ports to this file; RDMA messages between"
-        " functions of one server need --pcap-messages.",
+        help="Write the packets of the functions' ports to this file or pipe (pcapng); RDMA"
+        " messages between functions of one server need --pcap-messages.",
         refused=ONE_FILE,
         tables=OF_SERVER,
         is_for_server=True,

@@ -106,19 +106,8 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     show_default=True,
     help="Implementation of vfio-user, for QEMU; or vhost-user, for User-Mode Linux.",
 )
-@grouped_option(
-    DEVICES,
-    "--fabric",
-    metavar="NAME",
-    help="unix:PATH or tcp:HOST:PORT: fabric shared with functions of other processes.",
-)
-@grouped_option(
-    DEVICES,
-    "--subnet",
-    type=ExampleFile("subnet"),
-    help="Attach InfiniBand functions to the subnet of this file (output of ibnetdiscover);"
-    " @two-leaves is an example.",
-)
+@offered(option_named("fabric"))
+@offered(option_named("subnet"))
 @offered(option_named("nets"))
 @grouped_option(
     DEVICES,
@@ -177,12 +166,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     type=NewFile(),
     help="Control socket, for mlx5emu status, objects and fault.",
 )
-@grouped_option(
-    TRACES,
-    "--pcap",
-    type=NewFile(),
-    help="Write the packets of the functions' ports to this file or pipe (pcapng).",
-)
+@offered(option_named("pcap"))
 @grouped_option(
     TRACES,
     "--pcap-limit",
@@ -192,12 +176,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     metavar="MIB",
     help="End the capture when the file has this size, in MiB.",
 )
-@grouped_option(
-    TRACES,
-    "--pcap-messages",
-    is_flag=True,
-    help="Send RDMA messages between local functions as packets, for --pcap.",
-)
+@offered(option_named("pcap_messages"))
 @grouped_option(
     DEVICES,
     "--guest",
