@@ -46,6 +46,10 @@ STEPS_PER_EVENT: Final = 24
 
 STEPS_PER_WQE: Final = 4
 """A WQE that needs no packets, in addition to its bytes."""
+STEPS_PER_ASO: Final = 8
+"""An ACCESS_ASO request: its conditions and mask, and the parameters that it reads and writes."""
+STEPS_PER_ERROR: Final = 2
+"""A CQE of a request that has failed or is flushed."""
 LOG_BYTES_PER_STEP: Final = 12
 """Bytes of a message that are copied; includes the key lookup of each page."""
 LOG_SIGNED_BYTES_PER_STEP: Final = 3

@@ -17,6 +17,7 @@ from helpers.device.switches import UPLINK, Switch
 
 from emu.device.objects.eth.flow_meter import FlowMeter, FlowMeterAso
 from emu.device.port.eth.frame import Frame
+from emu.device.rounds.costs import STEPS_PER_ASO
 from emu.driver.ethernet.flow_fields import entry_fields, match_misc, to_table, to_vport
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.send_queue import SendQueue
@@ -278,6 +279,13 @@ class TestRequests:
         assert region.read(0, 64) == parameters(burst=255) + bytes(32)
         data = switch.manager.hca.objects[FlowMeterAso].get(switch.object >> 6).data(switch.object)
         assert data == bytes(64)
+
+    @pytest.mark.hostile
+    def test_is_charged(self, switch):
+        budget = switch.manager.hca.budget
+        before = budget.steps
+        post(switch.aso_sq, switch.object, request(bytes(64)))
+        assert budget.steps - before >= STEPS_PER_ASO
 
     def test_a_condition_that_never_holds_writes_nothing(self, switch):
         body = request(parameters(burst=255).ljust(64, b"\0"), condition_1_0_operand=0)

@@ -16,6 +16,7 @@ from emu.device.objects.memory.key_context import ANY_QPN
 from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.send_queue import BadWqeError
+from emu.device.rounds.costs import STEPS_PER_ASO
 from layouts.rings.aso_wqe import (
     ALWAYS_FALSE,
     ALWAYS_TRUE,
@@ -48,6 +49,7 @@ def access_aso(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     BadWqeError for anything but a flow meter of the queue's PD with a bytewise mask, AccessError
     for the memory; the object is unchanged then.
     """
+    hca.budget.charge(STEPS_PER_ASO)
     if wqe.opmod != FLOW_METER:
         raise BadWqeError(
             f"ACCESS_ASO with opmod {wqe.opmod}: only flow meters ({FLOW_METER}) are supported"

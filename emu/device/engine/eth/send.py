@@ -33,6 +33,7 @@ from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.eth.frame import Frame
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import POLL_BUDGET
+from emu.device.rounds.costs import STEPS_PER_WQE
 from emu.device.rounds.sizes import FRAMES_PER_POLL
 from emu.device.state.polls import polls
 from layouts.enums import CqeSyndrome, Opcode
@@ -186,10 +187,13 @@ def _execute(hca: Hca, sq: Sq, wqe: Wqe, now: int) -> Failure | None:
     if wqe.qpn != sq.handle:
         return Failure(_BAD, f"the WQE is for sqn {wqe.qpn:#x}, not {sq.handle:#x}")
     if wqe.opcode == _NOP:
+        hca.budget.charge(1)
         return None
     work = (_IPOIB if sq.is_ipoib else _WORK).get(wqe.opcode)
     if work is None or not _is_for(sq, work):
         return Failure(_BAD, f"opcode {wqe.opcode:#x} not supported by this queue")
+    if work is change_key:
+        hca.budget.charge(STEPS_PER_WQE)
     try:
         work(hca, sq, wqe)
     except BadWqeError as bad:

@@ -14,6 +14,7 @@ from emu.device.engine.events.error_syndromes import Cause, ErrorSyndrome, error
 from emu.device.engine.events.held import hold_or_write
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.srq import SrqForm
+from emu.device.rounds.costs import STEPS_PER_ERROR
 from emu.device.state.points import FaultPoint
 from layouts.enums import CqeOpcode, CqeSyndrome, CqNotification
 from layouts.rings.cqe import (
@@ -154,6 +155,7 @@ def fail_send(
     The syndrome's counter and req_cqe_error count. Errors count as solicited (IBTA 11.4.2.2).
     """
     cqes.errors += 1
+    cqes.budget.charge(STEPS_PER_ERROR)
     count_error(queue, CqeOpcode.REQ_ERR, syndrome)
     entry = error_entry(
         queue, CqeOpcode.REQ_ERR, syndrome, cause, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode,
@@ -177,6 +179,7 @@ def fail_receive(
     The syndrome's counter and resp_cqe_error count. ``srqn`` is 0 for the queue's own WQEs.
     """
     cqes.errors += 1
+    cqes.budget.charge(STEPS_PER_ERROR)
     count_error(queue, CqeOpcode.RESP_ERR, syndrome)
     srqn = _receiver(srqs, queue, srqn)
     entry = error_entry(

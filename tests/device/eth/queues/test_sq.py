@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 from helpers.device.unawaited import begin, by_round
 
-from emu.device.rounds.sizes import FLUSHED_PER_POLL, FRAMES_PER_POLL
+from emu.device.rounds.costs import STEPS_PER_ERROR
+from emu.device.rounds.sizes import FLUSHED_PER_POLL, FRAMES_PER_POLL, QUEUES_PER_ROUND
 from emu.driver.command.words import pack64
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import rq_fields, sq_fields
@@ -330,6 +331,26 @@ def test_a_long_flush_is_bounded(node):
     flushed = by_round(node, sq.cq)
     assert max(map(len, flushed)) == FLUSHED_PER_POLL
     assert sum(map(len, flushed)) == count
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(("state", "steps"), [(ERR, STEPS_PER_ERROR), (RDY, 1)])
+def test_requests_without_frames_are_charged(node, function, clock, state, steps):
+    """Many queues do not flush all that is posted in one round, and NOPs take their share."""
+    cq = node.completion_queue(12)
+    queues = [SendQueue(node, log_size=10, cq=cq) for _ in range(QUEUES_PER_ROUND)]
+    for sq in queues:
+        if state is ERR:
+            sq.modify(ERR)
+        for _ in range(FLUSHED_PER_POLL):
+            sq.nop(ring=False, flags=0)
+    for sq in queues:
+        sq.ring_doorbell()
+    clock.budget.begin()
+    assert function.poll()
+    done = sum(sq.object.ring.ci for sq in queues)
+    assert 0 < done < QUEUES_PER_ROUND * FLUSHED_PER_POLL
+    assert clock.budget.steps >= done * steps
 
 
 @pytest.mark.hostile
