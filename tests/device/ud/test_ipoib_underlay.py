@@ -6,6 +6,7 @@ import pytest
 
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
+from emu.device.rounds.costs import STEPS_PER_FRAME
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -171,6 +172,19 @@ def test_down_and_up(left, right, source):
     assert send(left, right, source, packet_of(PACKET)) == []
     (sent,) = left.sq.cq.drain()
     assert sent.opcode == CqeOpcode.REQ
+
+
+@pytest.mark.hostile
+def test_a_large_send_that_is_dropped_is_charged(left, right, source):
+    """Its datagrams have been made, 100 bytes of data in each."""
+    left.down()
+    budget = left.node.hca.budget
+    options = {"headers": packet_of(EthPacket(payload=b"")), "mss": 100, "opcode": Opcode.LSO}
+    before = budget.steps
+    left.send(left.vector(right), source.sge(0, 60_000), **options)
+    left.node.settle()
+    assert budget.steps - before >= 600 * STEPS_PER_FRAME
+    assert right.buffers.drain() == []
 
 
 def test_an_underlay_without_tables_has_no_others(left, right, source):

@@ -135,11 +135,12 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     made = (requests.large if wqe.opcode == _LSO else requests.one)(hca, sq, wqe, to, at)
     if made.length > hca.link.max_payload:
         raise FrameLengthError(f"{made.length} bytes exceed the {hca.link.max_payload} of a packet")
+    datagrams = (made,) if isinstance(made, Datagram) else made.datagrams
+    hca.budget.charge(STEPS_PER_FRAME * len(datagrams))
     if qp.state is not _RTS:
         return
     origin = ud.origin_of(hca.link, qp, to)
-    for datagram in (made,) if isinstance(made, Datagram) else made.datagrams:
-        hca.budget.charge(STEPS_PER_FRAME)
+    for datagram in datagrams:
         if sq.pacing is not None:
             sq.pacing.charge(datagram.octets, hca.clock.now_ns())
         delivery.send(hca, datagram, origin)
