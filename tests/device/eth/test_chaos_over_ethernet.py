@@ -2,11 +2,14 @@
 
 import pytest
 from helpers.device.captured import plugged_functions
+from helpers.device.eth_fixtures import *  # noqa: F403
 
 from emu.device.engine.eth.transmit import FRAME_TX_POINT
 from emu.device.faults.injector import Injector
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.frames import EthPacket
+from emu.driver.ethernet.interfaces import alloc_td, create_tis
+from emu.driver.ethernet.send_queue import SendQueue
 from emu.host import shipped
 from emu.instruments.chaos.moments import counts_rdma
 from emu.instruments.chaos.sets import read_sets, selected
@@ -20,8 +23,6 @@ OF_RDMA = {
     "acknowledgement-lost", "receiver-not-ready",
 }  # fmt: skip
 """Failures that count events of RDMA because no other network has them."""
-OF_QUEUE_PAIRS = {"queue-pair-refused", "connection-refused", "page-fault-fails"}
-"""Failures of queue pairs and of their memory, which the commands and page faults show."""
 STRIKING = {
     "loss-1-percent", "loss-20-percent", "packets-reordered", "packets-doubled",
     "packets-corrupted", "latency-50-ms", "data-changed", "path-mtu-too-small", "peer-silent",
@@ -53,7 +54,6 @@ def test_only_named_failures_count_events_of_rdma():
     failures = failures_of("over-ethernet")
     counting = {name for name, one in failures.items() if counts_rdma(one.planned(0))}
     assert counting == OF_RDMA
-    assert failures.keys() >= OF_QUEUE_PAIRS
     assert "partition-key-gone" not in failures
     ipoib = {name for name, one in failures_of("over-ipoib").items() if counts_rdma(one.planned(0))}
     assert ipoib == OF_RDMA | STRIKING
@@ -75,3 +75,17 @@ def test_a_small_path_mtu_counts_what_a_super_frame_is_cut_into(clock, length, g
     failure = failures_of("over-ethernet")["path-mtu-too-small"]
     frame = Frame(EthPacket().frame().ljust(length, b"\0"), gso_size=gso_size)
     assert fires(clock, failure, frame) == is_lost
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [("queue-pair-refused", "NO_RES_ERR"), ("connection-refused", "BAD_PARAM_ERR")],
+)
+def test_an_interface_gets_its_send_queue_at_the_second_try(function, node, failure, status):
+    tisn = create_tis(node.driver, alloc_td(node.driver))
+    function.use_faults(injector := Injector(function))
+    injector.load(failures_of("over-ethernet")[failure].planned(0))
+    with pytest.raises(Exception, match=status):
+        SendQueue(node, tisn=tisn)
+    assert SendQueue(node, tisn=tisn).object
+    assert [rule["fired"] for rule in injector.listing()] == [1]
