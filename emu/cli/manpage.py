@@ -32,6 +32,22 @@ and
 exit with the status of the guest's command; 125 if the guest panicked or ended early, 124 after a
 timeout or if the guest hangs, 123 if the device server ended, 122 for a failure in the kernel log.
 Other commands: 0, 1 for a failure, 2 for a wrong command line or file.
+.SH ENVIRONMENT
+.TP
+.B MLX5EMU_QEMU
+a QEMU 10.1 or newer with vfio\\-user\\-pci, for guests of the host's architecture.
+.TP
+.B MLX5EMU_MIRROR
+URI of the Debian archive; by default that of the machine's apt, whose proxy is used as well.
+.TP
+.B MLX5EMU_COMPILED
+0 for pure Python, 1 for compiled code in every program that imports emu.
+.TP
+.B MLX5EMU_LIBVFIO_USER
+the library of \\-\\-transport libvfio\\-user.
+.TP
+.B TMPDIR
+directory of image builds, by default /var/tmp.
 .SH FILES
 .I ~/.cache/mlx5emu
 holds guest images, compiled code and the logs of the last runs; XDG_CACHE_HOME replaces ~/.cache.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -36,6 +37,16 @@ def test_everything_is_in_the_page(text):
         for option in command.params:
             if isinstance(option, click.Option) and not option.hidden:
                 assert option.opts[0] in plain, (path, option.opts)
+
+
+def test_every_variable_is_in_the_page_and_in_the_guide():
+    """Except the one that a campaign sets for its own processes."""
+    sources = (SHARE.parent / "emu").rglob("*.py")
+    named = {name for path in sources for name in re.findall(r"MLX5EMU_[A-Z_]+", path.read_text())}
+    guide = (SHARE / "guide" / "using.md").read_text()
+    for name in named - {"MLX5EMU_COMPLETE", "MLX5EMU_OBSERVED"}:
+        assert name in page(), name
+        assert name in guide, name
 
 
 def test_every_command_says_what_it_is_for():
