@@ -125,8 +125,8 @@ def test_a_failure_that_was_not_reached_is_no_recovery():
     done = invoke("few.toml", "--jobs", 1, "--junit", "out.xml", test=("misses",))
     assert "2 failures: 2 not reached" in done.stdout
     assert (
-        "most were not reached: let the test send more; 2 of them count RDMA, other sets are for"
-        " programs over sockets (mlx5emu guide chaos)\n"
+        "most were not reached: let the test send more; failures that begin with RDMA: 2. For a"
+        " program over sockets use @over-ipoib, or @over-ethernet with --link eth\n"
     ) in done.stdout
     assert 'skipped="2"' in Path("out.xml").read_text()
     assert invoke("few.toml", "--fail-on", "not-reached", test=("misses",)).exit_code == 1

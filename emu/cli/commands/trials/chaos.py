@@ -289,8 +289,8 @@ def _advice(missed: Sequence[Row]) -> str:
     if not of_rdma:
         return "let the test send more"
     return (
-        f"let the test send more; {of_rdma} of them count RDMA, other sets are for programs over"
-        " sockets (mlx5emu guide chaos)"
+        f"let the test send more; failures that begin with RDMA: {of_rdma}. For a program over"
+        " sockets use @over-ipoib, or @over-ethernet with --link eth"
     )
 
 
