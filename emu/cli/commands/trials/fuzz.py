@@ -13,6 +13,7 @@ import click
 import cloup
 
 from emu.cli.options.guest import guest_options, to_options
+from emu.cli.runs.fuzz_findings import named, replay_library, report_of
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
@@ -25,12 +26,11 @@ from emu.guests.options import Use
 from emu.host.counted import counted
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
-from emu.instruments.fuzz.corpus import Corpus, CorpusEntry
+from emu.instruments.fuzz.corpus import Corpus
 from emu.instruments.fuzz.workloads import WORKLOADS
 
 _DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
 _MAX_JOBS = 64
-_MAX_LOG = 64 << 20
 _NO_LIMIT_MIB = 1 << 30
 """Trace limit for a trace that is written to /dev/null."""
 _CORPUS = click.Path(file_okay=False, path_type=Path)
@@ -245,11 +245,11 @@ def replay(which: Path, **choices: object) -> None:
     from emu.instruments.fuzz.report.mail import FACTS
 
     if which.suffix == ".toml" and which.with_name(FACTS).is_file():
-        _replay_library(which, choices)
+        replay_library(which, choices, _say)
         return
     _check_emulated(choices)
     stored, name = Corpus.around(which)
-    expected, entry, devices = _named(stored, name)
+    expected, entry, devices = named(stored, name)
     choices["devices"] = choices["devices"] or devices
     executor = GuestExecutor(to_options(**choices))
     try:
@@ -263,25 +263,6 @@ def replay(which: Path, **choices: object) -> None:
         click.echo(printable(feedback.log), err=True)
     if expected and expected not in feedback.titles:
         raise UserError(f"the finding did not recur: {expected}")
-
-
-def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
-    """Try a plan of examples/findings in up to three guests; print its findings and the log.
-
-    Raises UserError if its finding did not recur.
-    """
-    from emu.instruments.fuzz.library import TRIALS, reproduce
-
-    with working(f"trying {path.name}"):
-        trial = reproduce(path, to_options(**choices), _say, choices["devices"])
-    for finding in trial.findings:
-        click.echo(one_line(finding.title))
-    if trial.findings:
-        click.echo(printable(trial.log), err=True)
-    if not trial.is_reproduced:
-        raise UserError(
-            f"the findings did not recur in {TRIALS} guests: {', '.join(trial.missing)}"
-        )
 
 
 @fuzz.command(short_help="Print a finding as a mail to the kernel list.")
@@ -303,45 +284,7 @@ def report(which: Path, tree: Path | None) -> None:
     """
     from emu.instruments.fuzz.report.mail import mail
 
-    click.echo(printable(mail(_report(which), tree)), nl=False)
-
-
-def _report(which: Path) -> Any:
-    """Return the data of a finding in a corpus, or of a plan of examples/findings, for a mail.
-
-    Raises UserError for an unknown finding.
-    """
-    from emu.device.faults.parser import dump
-    from emu.host.userfiles import read_infile
-    from emu.instruments.fuzz.campaign import REPRODUCTIONS
-    from emu.instruments.fuzz.report.mail import Report, of_library
-
-    if which.suffix == ".toml" and which.name != "plan.toml":
-        return of_library(which)
-    stored, name = Corpus.around(which)
-    finding = stored.findings().get(name)
-    if finding is None:
-        raise UserError(f"{stored.path}: no finding {name}")
-    log = stored.path / "findings" / name / "log.txt"
-    about = f"The device does what the plan below says while the driver does {finding.workload}."
-    return Report(
-        finding.title, about, f"It came up again in {finding.again} of {REPRODUCTIONS} trials.",
-        [finding.kernel], dump(stored.finding(name).input.plan),
-        f"mlx5emu fuzz replay {stored.path.name}/{name}",
-        log=read_infile(log, _MAX_LOG).decode(errors="replace") if log.is_file() else "",
-    )  # fmt: skip
-
-
-def _named(corpus: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]]:
-    """Return the title of a finding (empty for an input), its input, and its functions.
-
-    Raises UserError if the corpus has neither under ``name``.
-    """
-    finding = corpus.findings().get(name)
-    if finding is not None:
-        return finding.title, corpus.finding(name), tuple(finding.device)
-    entry = corpus.entry(name)
-    return "", entry, tuple(entry.about.device)
+    click.echo(printable(mail(report_of(which), tree)), nl=False)
 
 
 def _check_emulated(choices: Mapping[str, object]) -> None:
