@@ -5,9 +5,10 @@ from helpers.device.forging import request
 
 from emu.device.port.ib.framing import parse
 from emu.device.rounds.budget import POLL_BUDGET, TIMER_BUDGET
+from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import Op, QpState, QpType
+from layouts.enums import AccessMode, Op, QpState, QpType
 from layouts.wire.bth import PacketKind
 
 MTU, PSN = 256, 0x10
@@ -99,7 +100,34 @@ def test_function_that_is_reset_acknowledges_nothing(channel, ask, packet_wire):
     assert not packet_wire.frames
 
 
+def test_function_that_has_failed_acknowledges_nothing(channel, ask, packet_wire, caplog):
+    budget = channel.right.hca.budget
+    budget.is_gathering = True
+    write(ask, PSN, b"one")
+    try:
+        raise RuntimeError("planned")
+    except RuntimeError:
+        channel.right.hca.health.fail()
+    caplog.clear()
+    budget.release()
+    assert not packet_wire.frames
+
+
 # What has to wait.
+
+
+def test_packet_that_stops_the_queue_pair_takes_along_those_that_wait(
+    channel, ask, answers, target
+):
+    """Even one with the number that is expected next."""
+    budget = channel.right.hca.budget
+    budget.steps = TIMER_BUDGET + 1
+    write(ask, PSN, b"no key", rkey=0xBAD00)
+    write(ask, PSN, b"later")
+    budget.begin()
+    assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
+    assert channel.receiver.state == QpState.ERR
+    assert target.read(0, 5) == TEXT[:5]
 
 
 def test_round_that_has_done_enough_takes_no_packet(channel, ask, answers, target):
@@ -139,6 +167,18 @@ def test_packet_waits_while_the_data_of_a_read_are_absent(channel, ask, answers,
     paged.bring_in()
     pager.must_resume(event)
     assert target.read(0, 5) == b"later"
+
+
+@pytest.mark.parametrize("options", [{"mtu": 5}])
+def test_write_of_a_packet_into_memory_that_is_too_scattered(channel, ask, answers, target):
+    """Single bytes, each behind a key of its own: more than an access has steps."""
+    count = 4096
+    one = indirect_key(channel.right, AccessMode.KLMS, [target.sge(0, 1)] * 2, 2)
+    key = indirect_key(channel.right, AccessMode.KLMS, [(1, one, 0)] * count, count)
+    write(ask, PSN, bytes(count), va=0, rkey=key)
+    assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
+    assert channel.receiver.state == QpState.ERR
+    assert target.read(0, 1) == TEXT[:1]
 
 
 # Duplicates.
@@ -246,6 +286,16 @@ def test_unreliable_packet_that_does_not_continue_the_message(channel, ask, answ
     answers()
     assert [received.byte_cnt for received in channel.received()] == [5]
     assert place.read(0, 5) == b"whole"
+    assert target.read() == bytes(MTU) + TEXT[MTU:SIZE]
+
+
+@pytest.mark.parametrize("service", [QpType.UC])
+def test_unreliable_packet_of_another_operation_ends_the_message(channel, ask, answers, target):
+    """Also where the right packet comes then, with the number that is expected."""
+    ask(PacketKind.WRITE, PSN, is_last=False, payload=bytes(MTU), length=MTU + 4)
+    ask(PacketKind.SEND, PSN + 1, is_first=False, payload=b"lost")
+    write(ask, PSN + 1, b"lost", is_first=False)
+    answers()
     assert target.read() == bytes(MTU) + TEXT[MTU:SIZE]
 
 

@@ -6,6 +6,7 @@ Costs are counted in the device's own steps (a piece, or a page of 4 KiB), never
 import random
 
 import pytest
+from helpers.device.ibta import RNR_NAK_NS
 
 from emu.device.rounds.budget import POLL_BUDGET, STEPS_PER_ACCESS
 from emu.driver.keys.by_command import indirect_key
@@ -263,6 +264,26 @@ class TestInTurns:
         assert received.byte_cnt == 100
         assert target.read(0, 100) == text[:100]
 
+    @pytest.mark.parametrize("service", [XRC])
+    def test_sender_that_comes_back_for_another_shared_queue(self, channel, source, target, text):
+        """The receive request that was set aside is the first queue's."""
+        domain = channel.right.hca.srqs.get(channel.srqn).xrcd.handle
+        other = channel.right.shared_queue(xrcd=domain, cq=channel.recv_cq)
+        channel.post_recv(target.sge())
+        place = channel.right.region(100)
+        other.post(place.sge())
+        channel.send(source.sge())
+        stops_after(channel.left, 1)
+        channel.sender.to_reset()
+        settle(channel.left)
+        sender, receiver = channel.sender, channel.receiver
+        sender.init().to_rtr(receiver.node.lid, receiver.qpn).to_rts(0x10)
+        channel.sender.send(source.sge(LONG - 100, 100), xrc_srqn=other.srqn)
+        settle(channel.left)
+        assert channel.sent()
+        assert place.read() == text[-100:]
+        assert target.read(0, 100) == text[:100]
+
     def test_receive_list_that_is_too_short(self, channel, source, target):
         channel.post_recv(target.sge(0, LONG - 1))
         channel.send(source.sge())
@@ -374,6 +395,80 @@ class TestScattered:
         assert max(rounds(node)) <= A_ROUND
         for sender, _ in pairs:
             good(sender)
+
+
+class TestOfOnePacket:
+    """A short WRITE with immediate data from such a key takes its receive request first."""
+
+    SIZE = 4096
+
+    @pytest.fixture
+    def qps(self, node):
+        pair = node.queue_pair(), node.queue_pair()
+        connect(*pair, mtu=5, min_rnr_nak=1)
+        return pair
+
+    @pytest.fixture
+    def write(self, node, qps):
+        region = node.region(2 * self.SIZE)
+        region.write(b"data" * (self.SIZE // 2))
+        key = byte_by_byte(node, region, self.SIZE)
+
+        def post(target):
+            qps[0].write((target.key, target.va), (self.SIZE, key, 0), imm=7)
+            settle(node)
+
+        return post
+
+    def test_without_the_request(self, node, qps, write, clock):
+        """Nothing is written, and nothing counted."""
+        number = node.driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+        counter = {"qpc": {"counter_set_id": number}, "opt_param_mask": 1 << 25}
+        node.driver.must(Op.RTS2RTS_QP, qpn=qps[1].qpn, **counter)
+        target = node.region(self.SIZE)
+        write(target)
+        found = node.driver.must(Op.QUERY_Q_COUNTER, counter_set_id=number)
+        assert (found.out_of_buffer, found.rx_write_requests) == (1, 0)
+        assert not any(target.read())
+        qps[1].post_recv()
+        clock.advance(RNR_NAK_NS[1])
+        settle(node)
+        good(qps[0])
+        good(qps[1])
+        found = node.driver.must(Op.QUERY_Q_COUNTER, counter_set_id=number)
+        assert found.rx_write_requests == 1
+        assert target.read() == b"dt" * (self.SIZE // 2)
+
+    def test_without_the_right(self, node, qps, write):
+        mask = {"qpc": {"rwe": 0}, "opt_param_mask": 1 << 3}
+        node.driver.must(Op.RTS2RTS_QP, qpn=qps[1].qpn, **mask)
+        qps[1].post_recv()
+        write(target := node.region(self.SIZE))
+        assert failure(qps[0]) == CqeSyndrome.REMOTE_INVAL_REQ_ERR
+        assert not any(target.read())
+
+    def test_while_a_page_is_absent(self, node, qps, write):
+        """The only request that is posted waits with the message, which finds it again."""
+        absent = PagedRegion(pager := Pager(node), self.SIZE)
+        qps[1].post_recv()
+        write(absent)
+        event = pager.fault()
+        absent.bring_in()
+        pager.must_resume(event)
+        settle(node)
+        good(qps[0])
+        good(qps[1])
+        assert absent.read() == b"dt" * (self.SIZE // 2)
+
+    def test_that_stops_while_a_page_is_absent(self, node, qps, write):
+        absent = PagedRegion(pager := Pager(node), self.SIZE)
+        qps[1].post_recv()
+        write(absent)
+        pager.fault()
+        qps[1].to_error()
+        settle(node)
+        (flushed,) = qps[1].cq.drain()
+        assert flushed.syndrome == CqeSyndrome.WR_FLUSH_ERR
 
 
 class TestTooLong:

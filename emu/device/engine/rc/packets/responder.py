@@ -17,7 +17,7 @@ from emu.device.engine.rc.packets.gap import PsnGap
 from emu.device.engine.rc.packets.responses import MAX_RESPONSES, ResponseQueue
 from emu.device.engine.rc.remote import begin_rdma
 from emu.device.engine.rc.responder import refuse_packet
-from emu.device.engine.rc.validation import GAP, PACKET_CHECKS, check_psn, op_seq_error
+from emu.device.engine.rc.validation import GAP, PACKET_CHECKS, check_psn
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import Dropped, Nak, Outcome, RnrNak, TooFragmented
@@ -376,12 +376,9 @@ class PacketResponder:
         hca, qp, execution = self._hca, self._qp, self.execution
         if packet.op.is_first:
             execution.break_off()
-        message = execution.message
-        if not packet.op.is_first and (
-            packet.psn != qp.epsn or op_seq_error(qp, packet, message, execution.offset)
-        ):
-            check = RxCheck.OP_SEQ if packet.psn == qp.epsn else RxCheck.PSN
-            trace_refusal(hca.probes, qp, check, f"{packet!r} does not continue a message")
+        elif packet.psn != qp.epsn:
+            why = f"{packet!r} does not continue a message"
+            trace_refusal(hca.probes, qp, RxCheck.PSN, why)
             execution.break_off()
             return None
         outcome = self._execute(packet)

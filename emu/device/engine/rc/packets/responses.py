@@ -140,7 +140,7 @@ class ResponseQueue:
         function.
         """
         hca = self._connection.hca
-        if lifetime.is_over or hca.health.has_failed:
+        if lifetime.is_over:
             return
         try:
             if self.poll():
