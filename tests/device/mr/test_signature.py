@@ -596,6 +596,20 @@ def test_signatures_are_turned_off_again(ends, sides, key, store, far):
     assert far.read(0, 520) == store.read(0, 520)
 
 
+def test_read_from_the_middle_in_many_packets(packet_pair):
+    """The wire's addresses are not those of memory, which has no signatures."""
+    left, right = packet_pair
+    reader, owner = (end.queue_pair() for end in packet_pair)
+    connect(reader, owner, mtu=1)
+    store, far = right.region(len(DATA)), left.region(2 * len(DATA))
+    store.write(DATA)
+    key = SignatureKey(right).configure(owner, [store.sge()], wire=Dif())
+    reader.read((key.key, 512), far.sge(0, 520))
+    run(packet_pair)
+    good(reader)
+    assert far.read(0, 520) == signed(DATA, dif)[520:1040]
+
+
 def test_signatures_turned_off_under_a_message(packet_pair, packet_wire):
     """The wire's signatures were in its length: the packets that are left find no data."""
     ends = packet_pair

@@ -2,8 +2,9 @@
 
 import pytest
 
+from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, EventType, QpState, QpType
+from layouts.enums import CqeSyndrome, EventType, Op, QpState, QpType
 
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC
 MTU = 256
@@ -81,3 +82,21 @@ def test_unreliable_the_request_stays(channel, source, target, length):
     channel.settle()
     (done,) = channel.received()
     assert (done.immediate, done.wqe_counter) == (9, index or 0)
+
+
+@pytest.mark.parametrize("service", [XRC])
+def test_its_request_goes_with_the_shared_queue(channel, source):
+    """While a page is absent, which then never comes: the event is the only word of it."""
+    right, pager = channel.right, Pager(channel.right)
+    domain = right.hca.srqs.get(channel.srqn).xrcd.handle
+    cq = right.completion_queue()
+    queue = right.shared_queue(xrcd=domain, cq=cq)
+    queue.post()
+    absent = PagedRegion(pager, 4096)
+    channel.sender.write((absent.key, absent.va), source.sge(0, 8), imm=7, xrc_srqn=queue.srqn)
+    event = pager.fault()
+    right.driver.must(Op.DESTROY_XRC_SRQ, xrc_srqn=queue.srqn)
+    pager.must_resume(event, error=True)
+    assert channel.failure() == CqeSyndrome.REMOTE_ACCESS_ERR
+    assert (EventType.WQ_ACCESS_ERROR, channel.receiver.qpn) in right.events()
+    assert cq.drain() == []

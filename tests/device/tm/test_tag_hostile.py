@@ -180,6 +180,22 @@ def fetching(packet_pair, packet_wire):
     return tagged
 
 
+def test_data_are_fetched_behind_a_message_of_the_queue_pair_itself(packet_pair):
+    """All that the driver has posted is sent by then, and no doorbell tells of the fetch."""
+    tagged = TaggedEnds(*packet_pair)
+    place = tagged.left.region(64)
+    tagged.sender.post_recv(place.sge())
+    tagged.receiver.send(b"own")
+    tagged.settle()
+    assert place.read(0, 3) == b"own"
+    tagged.queue.add(tagged.target.sge(0, 5000), tag=3)
+    tagged.completions()
+    tagged.source.write(b"x" * 5000, 0)
+    tagged.sender.send(request(3, tagged.source.va, tagged.source.key, 5000))
+    tagged.settle()
+    assert tagged.target.read(0, 5000) == b"x" * 5000
+
+
 @pytest.mark.parametrize("how", ["error", "reset", "destroy"])
 def test_the_queue_pair_stops_meanwhile(fetching, packet_wire, how):
     assert [found.app_op for found in fetching.completions()] == [TmAppOp.CONSUMED]
