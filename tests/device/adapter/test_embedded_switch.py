@@ -352,6 +352,20 @@ def test_registers_do_not_come_from_the_wire_or_leave_by_it(manager, wire, fdb):
     assert not frame.sqn
 
 
+def test_a_queue_of_another_adapter_is_none_here(manager, other, wire, fdb):
+    """Its frames come by the cable from a switch without tables, which leaves the number there."""
+    table = fdb.table(0)
+    criteria = match_misc(source_sqn=0xFFFFFF)
+    group = fdb.group(table, 0, 0, enable=MISC, match_criteria=criteria)
+    sq = sender(other)
+    fdb.entry(table, 0, group, to_vport(VPORT), value=match_misc(source_sqn=sq.sqn))
+    fdb.set_root(table)
+    before = received(other)
+    manager.hca.switch.receive(Frame(FRAME, sqn=sq.sqn))
+    assert received(other) == before
+    assert received(manager) == 1
+
+
 def test_an_acl_drops(members, manager, other, wire, fdb):
     by_source(fdb, (VPORT, to_vport(UPLINK)), (UPLINK, to_vport(VPORT)))
     for kind in (INGRESS, EGRESS):

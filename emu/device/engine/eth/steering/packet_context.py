@@ -13,7 +13,7 @@ from emu.device.engine.eth.steering.rewrite import cost_of, rewrite
 from emu.device.objects.eth.flow.domain import Decision, FlowDomain
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import ETH_IP, FrameError, Headers, Marked, parse
+from emu.device.port.eth.headers import ETH_IP, UPLINK, FrameError, Headers, Marked, parse
 from emu.device.port.eth.plain import header_bytes, plain
 from emu.device.rounds.costs import LOG_CUT_PER_STEP
 
@@ -61,7 +61,8 @@ class PacketContext:
             headers = parse(frame.data, whole=False)
         self.frame = frame
         self.headers = Marked(headers, {}, source)
-        self.headers.sqn = frame.sqn
+        if self.headers.source_port != UPLINK:  # otherwise the queue is one of another adapter
+            self.headers.sqn = frame.sqn
         if is_large:
             self.packets, self.octets = stands_for(frame, headers)
         else:
