@@ -213,3 +213,12 @@ def test_frames_to_oneself(clock, service):
     (node,) = on_one_segment(clock, 1)
     run_one_of_each(watched(node), clock, service)
     assert _frames(node.hca.nic_vport) == (0, 0)
+
+
+def test_a_frame_to_oneself_that_is_lost(clock):
+    (node,) = on_one_segment(clock, 1)
+    channel = slow_channel(watched(node, LOSES_A_PACKET), clock, QpType.UC)
+    region = node.region(64)
+    channel.write((region.key, region.va), region.sge(0, 8))
+    channel.settle()
+    assert _frames(node.hca.nic_vport) == (0, 0)

@@ -47,7 +47,7 @@ _NUMBERS: Final = ("discards", "errors", "too_long", "fcs_errors")
 
 
 def _without(all_: Traffic, some: Traffic) -> Traffic:
-    return Traffic(all_.packets - some.packets, all_.octets - some.octets)
+    return Traffic(max(all_.packets - some.packets, 0), max(all_.octets - some.octets, 0))
 
 
 def _with(one: Traffic, other: Traffic) -> Traffic:
@@ -158,10 +158,13 @@ class Direction:
         self.sizes[bisect_left(SIZE_LIMITS, octets // packets + FCS_BYTES)] += packets
 
     def without(self, part: Direction) -> Direction:
-        """Return the traffic of ``self`` except ``part``; neither operand changes."""
-        rest = replace(self, sizes=[a - b for a, b in zip(self.sizes, part.sizes)])
+        """Return the traffic of ``self`` except ``part``; neither operand changes.
+
+        A number is 0 where ``part`` has more: looped frames may be lost before they are received.
+        """
+        rest = replace(self, sizes=[max(a - b, 0) for a, b in zip(self.sizes, part.sizes)])
         for name in _NUMBERS:
-            setattr(rest, name, getattr(self, name) - getattr(part, name))
+            setattr(rest, name, max(getattr(self, name) - getattr(part, name), 0))
         for name in KINDS.values():
             setattr(rest, name, _without(getattr(self, name), getattr(part, name)))
         rest.priorities = {
