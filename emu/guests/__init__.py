@@ -1,4 +1,4 @@
-"""The guest lab: Debian guests in QEMU with emulated functions attached.
+"""Guests: Debian machines in QEMU with emulated functions attached.
 
 Names are imported on first use: users of a guest's options alone, such as the pytest plugin in
 every run, need not load the modules that boot a guest.
