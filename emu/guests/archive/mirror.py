@@ -22,6 +22,7 @@ _SUITES = frozenset(
         *("oldoldstable", "oldstable", "stable", "testing", "unstable"),
     }
 )
+_URI = re.compile(r"[a-z+]+:/")
 _ONE_LINE = re.compile(
     r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<rest>.*)"
 )
@@ -143,10 +144,15 @@ def source_line(suite: str, etc: Path = Path("/etc"), keyring: Path = KEYRING) -
 def debian_mirror(etc: Path = Path("/etc"), environ: Mapping[str, str] = os.environ) -> str:
     """Return the URI of the Debian archive: ``MLX5EMU_MIRROR``, else from apt's configuration.
 
-    Raises :class:`LabError` when neither names one. The URI is not tested.
+    Raises :class:`LabError` when neither names one, and for a variable that is no URI. The archive
+    is not contacted.
     """
-    if environ.get("MLX5EMU_MIRROR"):
-        return environ["MLX5EMU_MIRROR"]
+    if named := environ.get("MLX5EMU_MIRROR"):
+        if not _URI.match(named):
+            raise LabError(
+                f"MLX5EMU_MIRROR={named} is no URI, such as http://deb.debian.org/debian"
+            )
+        return named
     match = re.search(r'^VERSION_CODENAME="?(\w+)', _text(etc / "os-release"), re.MULTILINE)
     uri = choose(read_sources(etc / "apt"), match[1] if match else "")
     if uri is None:

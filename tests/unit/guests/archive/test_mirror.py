@@ -110,6 +110,8 @@ def test_only_files_that_apt_reads_count(etc):
 
 def test_the_environment_goes_first_and_nothing_is_guessed(etc):
     assert mirror.debian_mirror(etc, {"MLX5EMU_MIRROR": "http://mine/d"}) == "http://mine/d"
+    with pytest.raises(LabError, match="MLX5EMU_MIRROR=mine is no URI"):
+        mirror.debian_mirror(etc, {"MLX5EMU_MIRROR": "mine"})
     with pytest.raises(LabError, match="MLX5EMU_MIRROR"):
         mirror.debian_mirror(etc, {})
 
