@@ -153,7 +153,7 @@ class Store:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(f"{self.path}: another process works on this campaign") from None
+                raise UserError(f"{self.path}: another process writes its results") from None
             yield
 
     def put(self, result: RunResult) -> None:
