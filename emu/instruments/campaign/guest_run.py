@@ -8,11 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from emu.device.faults.parser import load
 from emu.device.faults.plan import LOADED, LOADING
-from emu.device.faults.record import RecordError, read
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
-from emu.guests.conformance.results import KSFT_SKIP
 from emu.guests.requested import requested
 from emu.guests.share import (
     NOT_EXECUTABLE,
@@ -24,18 +21,12 @@ from emu.guests.share import (
     why_foreign,
 )
 from emu.guests.workdir import work_directory
-from emu.host.printable import one_line, printable
 from emu.instruments.campaign.description import (
-    LONGEST_OUTPUT,
-    MAX_OTHERWISE,
     MAX_RECORD,
     Description,
-    Ended,
     PeerPart,
-    RunFinding,
     RunResult,
 )
-from emu.instruments.campaign.expected import difference
 from emu.instruments.campaign.observer import Observer
 from emu.instruments.campaign.peer import (
     ADDRESS,
@@ -45,14 +36,12 @@ from emu.instruments.campaign.peer import (
     fabric_of,
 )
 from emu.instruments.campaign.traced import fault_ns, since_fault
+from emu.instruments.campaign.trial import RunTrial, result_of
 from emu.instruments.outcome import (
-    Finding,
     findings,
     growing_kinds,
     growth,
-    merged,
     of_error,
-    of_status,
     settled,
     still_blocked,
 )
@@ -78,38 +67,13 @@ leaks=/sys/kernel/debug/kmemleak
 """
 
 
-class _Trial:
-    """Observations collected during a run."""
-
-    def __init__(self) -> None:
-        self.status: int | None = None
-        self.release = ""
-        self.output = bytearray()
-        self.log = ""
-        self.blocked: tuple[Finding, ...] | None = None
-        """Tasks that were blocked at the command's time limit; None before it."""
-        self.ends: list[Finding] = []
-        self.why = ""
-        self.has_panicked = False
-        self.observer: Observer | None = None
-        self.loaded_ns = 0
-        """Time before the plan was loaded into a running guest (CLOCK_MONOTONIC)."""
-
-    def take(self, kind: int, data: bytes) -> None:
-        """Append output of the command; keep only the end."""
-        if self.observer is not None:
-            self.observer.take(kind, data)
-        self.output += data
-        del self.output[: -4 * LONGEST_OUTPUT]
-
-
 def carry_out(run: Description) -> RunResult:
     """Boot a guest, run the command, stop the guest and return the result.
 
     A guest that fails while booting or later is part of the result. Raises LabError only for a
     failed build or invalid options.
     """
-    trial = _Trial()
+    trial = RunTrial()
     began = time.monotonic()
     with work_directory() as directory:
         record, trace = directory / "record", directory / "trace.json"
@@ -139,7 +103,7 @@ def carry_out(run: Description) -> RunResult:
             finally:
                 guest.stop()
         text = _bounded(record)
-        result = _result(run, trial, text)
+        result = result_of(run, trial, text)
         if run.is_observed and result.has_struck:
             cut = since_fault(trace, fault_ns(text, trial.loaded_ns))
             result = result.model_copy(update={"trace": cut})
@@ -149,7 +113,7 @@ def carry_out(run: Description) -> RunResult:
     return result.model_copy(update={"seconds": took, "ended_at": round(time.time())})
 
 
-def _look_at_peer(peer: PeerGuest | None, trial: _Trial) -> None:
+def _look_at_peer(peer: PeerGuest | None, trial: RunTrial) -> None:
     """Add the findings of a second guest to the run, unless a guest has failed to boot."""
     if peer is not None and trial.release:
         trial.ends += peer.findings()
@@ -193,7 +157,7 @@ def _options(run: Description, record: Path, trace: Path) -> GuestOptions:
     return requested(said)
 
 
-def _work(guest: Guest, run: Description, trial: _Trial) -> None:
+def _work(guest: Guest, run: Description, trial: RunTrial) -> None:
     """Run the command ``run.repeat`` + 1 times, then record log, leaks and growth in ``trial``.
 
     A timeout of the command is recorded, and tasks that are blocked for a second before the command
@@ -223,7 +187,7 @@ def _census(guest: Guest) -> dict[str, int]:
         return settled(control)
 
 
-def _once(guest: Guest, run: Description, trial: _Trial) -> int:
+def _once(guest: Guest, run: Description, trial: RunTrial) -> int:
     """Run the command once; return its status. CommandTimeoutError after ``run.timeout``."""
     environ = {"SEED": str(run.seed)}
     share = guest.options.share
@@ -251,7 +215,7 @@ def _once(guest: Guest, run: Description, trial: _Trial) -> int:
     return status
 
 
-def _note_blocked(guest: Guest, trial: _Trial) -> None:
+def _note_blocked(guest: Guest, trial: RunTrial) -> None:
     """Record the tasks that are blocked for a second; none if the guest does not answer.
 
     The command still runs: a killed command's stack would show its end.
@@ -283,7 +247,7 @@ def _read(guest: Guest, command: str) -> str:
     return guest.run(command, timeout=_READ_SECONDS).stdout[-_MAX_KEPT:]
 
 
-def _failed(guest: Guest, error: GuestError, trial: _Trial) -> None:
+def _failed(guest: Guest, error: GuestError, trial: RunTrial) -> None:
     """Record a lost guest in ``trial``: reason, panic, finding, and its console as log.
 
     After a command's timeout no log is recorded.
@@ -301,52 +265,6 @@ def _console(guest: Guest, error: GuestError) -> str:
         return error.console
 
 
-def _result(run: Description, trial: _Trial, record: str) -> RunResult:
-    """Return the run's result: all findings, the end, the texts made printable and cut.
-
-    The record is kept only for a run that did not pass and was not skipped, or is observed.
-    """
-    wrong = None if trial.status is None else of_status(trial.status)
-    logged = [*findings(trial.log, with_listed=trial.blocked is None), *(trial.blocked or ())]
-    all_findings = merged(logged, [*trial.ends, *([wrong] if wrong else [])])
-    ended = _ended(trial.status, bool(all_findings))
-    is_good = ended in (Ended.PASSED, Ended.SKIPPED)
-    fired = _count(record)
-    return RunResult(
-        name=run.name,
-        ended=ended,
-        status=trial.status,
-        why=one_line(trial.why),
-        release=one_line(trial.release, 100),
-        output=printable(trial.output.decode(errors="replace")[-LONGEST_OUTPUT:]),
-        rules=len(load(run.plan).rule) if run.plan else 0,
-        fired=fired,
-        otherwise=_otherwise(run, trial, ended, fired),
-        findings=tuple(RunFinding.of(one) for one in all_findings),
-        record="" if is_good and not run.is_observed else record,
-        observed=None if trial.observer is None else trial.observer.observed(),
-    )
-
-
-def _otherwise(run: Description, trial: _Trial, ended: Ended, fired: int) -> str | None:
-    """Return the difference from the run's expectation; None without an expectation."""
-    if run.expected is None:
-        return None
-    why = difference(run.expected, ended, trial.log, fired=fired, has_panicked=trial.has_panicked)
-    return one_line(why)[:MAX_OTHERWISE]
-
-
-def _ended(status: int | None, has_findings: bool) -> Ended:
-    """Return FOUND with findings, else PASSED for 0, SKIPPED for 4, FAILED otherwise.
-
-    A run without a status has not passed, as its command has not ended.
-    """
-    if has_findings:
-        return Ended.FOUND
-    by_status: dict[int | None, Ended] = {0: Ended.PASSED, KSFT_SKIP: Ended.SKIPPED}
-    return by_status.get(status, Ended.FAILED)
-
-
 def _bounded(record: Path) -> str:
     """Return a record's complete lines up to :data:`MAX_RECORD` characters; empty if absent."""
     try:
@@ -355,11 +273,3 @@ def _bounded(record: Path) -> str:
     except FileNotFoundError:
         return ""
     return text[: text.rfind("\n") + 1]
-
-
-def _count(record: str) -> int:
-    """Return the number of fired faults in a record; 0 if it is empty or invalid."""
-    try:
-        return len(read(record).fired) if record else 0
-    except RecordError:
-        return 0
