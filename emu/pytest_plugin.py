@@ -40,35 +40,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator
-from fnmatch import fnmatchcase
-from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import pytest
 
 from emu.host.printable import printable
-from emu.host.user_error import UserError
 from emu.instruments.testing.booting import boot_line
 from emu.instruments.testing.command_line import add_options, check_command_line
 from emu.instruments.testing.guest_options import options_of
 from emu.instruments.testing.handles import Faults, Leaks
-from emu.instruments.testing.watched import MAX_LINES, Watched
+from emu.instruments.testing.marks import (
+    chaos_mistake,
+    check_allowed,
+    failing_findings,
+    failure_of,
+    parametrize_failures,
+)
+from emu.instruments.testing.reports import add_console, end_at_the_test
+from emu.instruments.testing.watched import Watched
 
 if TYPE_CHECKING:
     from emu.guests import Guest, GuestPool
-    from emu.instruments.outcome import Finding
     from emu.instruments.testing.chaos_mark import MarkedFailure
 
-_PACKAGE = Path(__file__).parent
-_ENTRIES = tuple(
-    _PACKAGE / name
-    for name in ("guests/guest", "guests/channel", "server/control", "instruments/testing")
-)
-"""Folders of the functions that tests call: a guest's, and those of its control socket."""
-
-_NO_PARAMETERS = SimpleNamespace(params={})
 _POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
 _SEEN: pytest.StashKey[WeakSet[Guest]] = pytest.StashKey()
 _WATCHED = pytest.StashKey[Watched]()
@@ -118,24 +113,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if suites and "mlx5_guest" in metafunc.fixturenames:
         metafunc.parametrize("mlx5_suite", suites, indirect=True)
     if "mlx5_failure" in metafunc.fixturenames:
-        _parametrize_failures(metafunc)
-
-
-def _parametrize_failures(metafunc: pytest.Metafunc) -> None:
-    """Make a test for each failure of the closest marker; keep the test of an invalid one as it is.
-
-    The invalid test fails at its setup (:func:`pytest_runtest_setup`); the file's others run.
-    """
-    from emu.instruments.testing.chaos_mark import failures_of
-
-    mark = metafunc.definition.get_closest_marker("mlx5_chaos")
-    try:
-        found = [] if mark is None else failures_of(mark)
-    except (OSError, UserError):
-        return
-    if found:
-        names = [name for name, _ in found]
-        metafunc.parametrize("mlx5_failure", [one for _, one in found], indirect=True, ids=names)
+        parametrize_failures(metafunc)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -144,28 +122,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     Also a test that has only one of the marker and the fixture ``mlx5_failure``.
     """
-    if why := _chaos_mistake(item):
+    if why := chaos_mistake(item):
         path, line, _name = item.location
         where = path if line is None else f"{path}:{line + 1}"
         raise pytest.fail.Exception(f"{where}: {why}", pytrace=False)
-
-
-def _chaos_mistake(item: Any) -> str:
-    """Return why a test's marker ``mlx5_chaos`` is invalid, or misses its fixture; else empty."""
-    mark = item.get_closest_marker("mlx5_chaos")
-    if "mlx5_failure" not in getattr(item, "fixturenames", ()):
-        return "" if mark is None else "mark.mlx5_chaos needs the fixture mlx5_failure"
-    if mark is None:
-        return "mlx5_failure needs mark.mlx5_chaos"
-    if _failure_of(item) is not None:
-        return ""
-    from emu.instruments.testing.chaos_mark import failures_of
-
-    try:
-        failures_of(mark)
-    except (OSError, UserError) as error:
-        return f"mark.mlx5_chaos: {error}"
-    return ""
 
 
 @pytest.fixture
@@ -185,8 +145,8 @@ def mlx5_guest(
     """
     from emu.guests import Guest, GuestPool
 
-    _check_allowed(request.node)
-    failure = _failure_of(request.node)
+    check_allowed(request.node)
+    failure = failure_of(request.node)
     devices = None if failure is None else failure.devices
     base = tmp_path_factory.getbasetemp()
     options, is_fresh = options_of(request.node, devices, mlx5_suite, base)
@@ -203,22 +163,6 @@ def mlx5_guest(
         request.node.stash[_WATCHED] = Watched(guest, is_new=guest not in seen)
         seen.add(guest)
         yield guest
-
-
-def _failure_of(item: Any) -> MarkedFailure | None:
-    """Return the failure of a test with ``mlx5_chaos``; None for other tests."""
-    found: MarkedFailure | None = getattr(item, "callspec", _NO_PARAMETERS).params.get(
-        "mlx5_failure"
-    )
-    return found
-
-
-def _check_allowed(item: Any) -> None:
-    """Fail a test whose marker ``mlx5_allow`` has an argument that is no pattern of titles."""
-    for mark in item.iter_markers("mlx5_allow"):
-        if mark.kwargs or not all(isinstance(pattern, str) for pattern in mark.args):
-            why = "mark.mlx5_allow takes patterns of titles, such as 'WARNING in mlx5_*'"
-            raise pytest.fail.Exception(why, pytrace=False)
 
 
 @pytest.fixture
@@ -279,28 +223,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         error.add_note("To allow more time: --mlx5-timeout, or timeout= of this command.")
         raise
     if watched is not None:
-        failing = _failures(item, watched)
+        failing = failing_findings(item, watched)
         if failing:
             lines = [f"{one.kind}: {one.title}" for one in failing]
             lines += [printable(f"  {line}") for line in failing[0].lines]
             pytest.fail("\n".join(["the guest's kernel:", *lines]), pytrace=False)
-    failure = _failure_of(item)
+    failure = failure_of(item)
     if failure is not None and not failure.has_struck:
         pytest.skip(f"the test ended before {failure.name} struck")
     return result
-
-
-def _failures(item: pytest.Item, watched: Watched) -> list[Finding]:
-    """Return the findings since the test began that are severe enough and not allowed."""
-    from emu.instruments.outcome import FailOn, failures
-
-    fail_on = FailOn(item.config.getoption("--mlx5-fail-on"))
-    marks = list(item.iter_markers("mlx5_allow"))
-    if fail_on is FailOn.NEVER or any(not mark.args for mark in marks):
-        return []
-    allowed = [pattern for mark in marks for pattern in mark.args]
-    failing = failures(watched.findings(), fail_on, is_emulated=watched.guest.is_emulated)
-    return [one for one in failing if not any(fnmatchcase(one.title, each) for each in allowed)]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -313,7 +244,7 @@ def pytest_runtest_makereport(
     traceback ends at the test's own line, unless --full-trace.
     """
     if call.excinfo is not None and not item.config.getoption("fulltrace"):
-        _end_at_the_test(call.excinfo.value)
+        end_at_the_test(call.excinfo.value)
     report = yield
     watched = item.stash.get(_WATCHED, None)
     if watched is not None and report.when == "call" and report.failed:
@@ -326,29 +257,5 @@ def pytest_runtest_makereport(
             if text:
                 report.sections.append((f"mlx5 {name}", printable(text)))
     elif call.excinfo is not None and report.when == "setup":
-        _add_console(report, call.excinfo.value)
+        add_console(report, call.excinfo.value)
     return report
-
-
-def _end_at_the_test(error: BaseException) -> None:
-    """Cut the traceback of a UserError after the test's own line; leave other errors unchanged.
-
-    Errors of guests are among them, and of rules and plans that the control socket refuses.
-    """
-    place = error.__traceback__
-    if not isinstance(error, UserError) or place is None:
-        return
-    while place.tb_next is not None:
-        if Path(place.tb_next.tb_frame.f_code.co_filename).parent in _ENTRIES:
-            place.tb_next = None
-            return
-        place = place.tb_next
-
-
-def _add_console(report: pytest.TestReport, error: BaseException) -> None:
-    """Add the console's last 40 lines to the report of a test whose guest failed to boot."""
-    from emu.guests import GuestError
-
-    if isinstance(error, GuestError) and error.console:
-        lines = error.console.splitlines()[-MAX_LINES:]
-        report.sections.append(("mlx5 console", printable("\n".join(lines))))
