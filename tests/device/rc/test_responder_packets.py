@@ -3,6 +3,8 @@
 import pytest
 from helpers.device.forging import request
 
+from emu.device.faults.injector import Injector
+from emu.device.faults.parser import load
 from emu.device.port.ib.framing import parse
 from emu.device.rounds.budget import POLL_BUDGET, TIMER_BUDGET
 from emu.driver.keys.by_command import indirect_key
@@ -179,6 +181,17 @@ def test_write_of_a_packet_into_memory_that_is_too_scattered(channel, ask, answe
     assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
     assert channel.receiver.state == QpState.ERR
     assert target.read(0, 1) == TEXT[:1]
+
+
+def test_rules_see_the_access_of_each_packet_of_a_read(channel, ask, answers):
+    function = channel.right.function
+    function.use_faults(injector := Injector(function))
+    rule = f'[[rule]]\npoint="dma.read"\naction="fail"\nmatch.length={MTU}\nindex=6'
+    injector.load(load(rule))
+    ask(PacketKind.READ, PSN, length=SIZE)
+    kinds = [kind for kind, _ in answers()]
+    assert kinds == [PacketKind.READ_RESPONSE] * 5 + [PacketKind.ACKNOWLEDGE]
+    assert channel.receiver.state == QpState.ERR
 
 
 # Duplicates.

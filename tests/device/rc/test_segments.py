@@ -414,8 +414,8 @@ class TestOfOnePacket:
         region.write(b"data" * (self.SIZE // 2))
         key = byte_by_byte(node, region, self.SIZE)
 
-        def post(target):
-            qps[0].write((target.key, target.va), (self.SIZE, key, 0), imm=7)
+        def post(target, imm=7):
+            qps[0].write((target.key, target.va), (self.SIZE, key, 0), imm=imm)
             settle(node)
 
         return post
@@ -437,6 +437,13 @@ class TestOfOnePacket:
         good(qps[1])
         found = node.driver.must(Op.QUERY_Q_COUNTER, counter_set_id=number)
         assert found.rx_write_requests == 1
+        assert target.read() == b"dt" * (self.SIZE // 2)
+
+    def test_without_immediate_data(self, node, qps, write):
+        """It needs no request."""
+        target = node.region(self.SIZE)
+        write(target, imm=None)
+        good(qps[0])
         assert target.read() == b"dt" * (self.SIZE // 2)
 
     def test_without_the_right(self, node, qps, write):

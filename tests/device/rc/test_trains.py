@@ -102,6 +102,8 @@ def test_reads_and_sends(channel, wire, source, target):
     assert target.read() == TEXT
     kinds = {parse_any(one).op.kind for one in frames if is_train(one)}
     assert kinds == {PacketKind.READ_RESPONSE, PacketKind.SEND}
+    alone = [parse(memoryview(one)).op.kind for one in frames if not is_train(one)]
+    assert alone.count(PacketKind.READ_RESPONSE) == alone.count(PacketKind.SEND) == 2
 
 
 def test_cut_into_frames_it_is_what_would_have_come_alone(channel, wire, source, target):

@@ -221,13 +221,13 @@ def _not_mapped(hca: Hca, qp: Qp, message: Message, offset: int, error: AccessEr
 
 
 def needs_wqe_first(qp: Qp, message: Message) -> bool:
-    """Return whether a message takes its receive WQE before its key is checked.
+    """Return whether a remote access takes its receive WQE before its key is checked.
 
     A WRITE with immediate data in a single packet does (IBTA 9.7.4; rxe_resp.c: check_resource
     precedes check_rkey). For a longer WRITE the last packet takes the WQE, after the first has
     passed the check. UC drops a message with a wrong key, and the WQE stays.
     """
-    if message.immediate is None or message.op is not _WRITE:
+    if message.immediate is None:
         return False
     return message.length <= qp.mtu_bytes and not message.has_wqe and qp.st is not _UC
 
