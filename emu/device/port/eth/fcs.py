@@ -53,7 +53,7 @@ class Wrong(Headers):
 def with_fcs(headers: Headers) -> Headers:
     """Return the packet with its check sequence appended, outside its ``end``.
 
-    What flow table entries read of it stays: registers, source and the device's parser.
+    Registers, source and the device's parser stay: changes of the packet read them.
     """
     fcs = headers.fcs if isinstance(headers, Wrong) else fcs_of(headers.frame)
     whole = _copy(Headers, headers, headers.frame + fcs)
