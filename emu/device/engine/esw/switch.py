@@ -19,10 +19,10 @@ from emu.device.adapter.switch import Deliver, lose
 from emu.device.engine.esw.fdb_pipeline import forward
 from emu.device.engine.esw.uplinks import leaves_by
 from emu.device.engine.eth.receive import loop_back
-from emu.device.engine.eth.steering.packet_context import stands_for
+from emu.device.engine.eth.steering.packet_context import counts_of
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import UPLINK, FrameError
+from emu.device.port.eth.headers import UPLINK
 from emu.device.port.eth.traffic import GROUP_BIT, Direction
 from emu.device.port.eth.wire import EthWire, EthWireWrapper
 from emu.device.rounds.costs import STEPS_PER_FRAME
@@ -177,7 +177,7 @@ class EmbeddedSwitch:
         """Steer a frame from the uplink by the tables, now or in a later round.
 
         A frame is dropped while the port is down, and without a manager. A pause frame changes only
-        the port's flow control. Any other frame is counted; a full backlog counts it as a discard.
+        the port's flow control. Any other frame is counted; a full backlog counts discards.
         """
         manager = self._manager.node if self._manager is not None else None
         if manager is None or not manager.eth.is_up:
@@ -188,7 +188,7 @@ class EmbeddedSwitch:
             return
         _count(self._cable.received, frame)
         if not self._enter(manager, UPLINK, frame):
-            self._cable.received.discards += 1
+            self._cable.received.discards += counts_of(frame)[0]
 
     def _enter(self, manager: Hca, source_port: int, frame: Frame) -> bool:
         """Steer a frame now or in a later round; return False if the backlog is full."""
@@ -305,11 +305,7 @@ class PortTraffic:
 
 def _count(direction: Direction, frame: Frame) -> None:
     """Count a frame for its packets and their bytes; incomplete headers count as one packet."""
-    try:
-        packets, octets = stands_for(frame)
-    except FrameError:
-        packets, octets = 1, len(frame.data)
-    direction.add(frame.data, packets, octets)
+    direction.add(frame.data, *counts_of(frame))
 
 
 class _Segment(EthWireWrapper["Hca"]):

@@ -20,6 +20,7 @@ from emu.device.engine.eth.merging.lro import Merged, TcpStream, expect
 from emu.device.engine.eth.sessions import flush_stream
 from emu.device.engine.eth.sessions import take as take_or_hold
 from emu.device.engine.eth.steering.fields import source as source_part
+from emu.device.engine.eth.steering.packet_context import counts_of
 from emu.device.engine.eth.steering.route import Delivery, route, route_beside
 from emu.device.engine.nodnic import receive as nodnic
 from emu.device.objects.eth.hairpin import Waiting
@@ -82,10 +83,10 @@ def arrive(hca: Hca, frame: Frame) -> None:
 def enqueue(hca: Hca, frame: Frame) -> None:
     """Take a frame after the earlier ones, within the round's budget.
 
-    A full backlog drops the frame and counts one discard.
+    A full backlog drops the frame and counts its packets as discards.
     """
     if not hca.backlogs.rx.do(len(frame.data), take, hca, frame):
-        hca.nic_vport.received.discards += 1
+        hca.nic_vport.received.discards += counts_of(frame)[0]
 
 
 def loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
@@ -93,10 +94,10 @@ def loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
 
     The frame was not on the wire, so only the vPort counts it. A frame that no receive queue takes
     is not counted: the driver's counters are for frames of others (tirc.self_lb_block). A full
-    backlog counts a discard.
+    backlog counts discards.
     """
     if not hca.backlogs.rx.do(len(frame.data), _loop_back, hca, frame, source):
-        hca.nic_vport.received.discards += 1
+        hca.nic_vport.received.discards += counts_of(frame)[0]
 
 
 def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
@@ -121,7 +122,7 @@ def take(hca: Hca, frame: Frame) -> None:
     """
     vport = hca.nic_vport
     if not vport.is_up:
-        vport.received_while_down += 1
+        vport.received_while_down += counts_of(frame)[0]
         return
     received, data = vport.received, frame.data
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth import receive, roce, sniffer
+from emu.device.engine.eth.steering.packet_context import counts_of
 from emu.device.port.eth.headers import FrameError
 from emu.device.port.eth.traffic import FCS_BYTES
 from layouts.eth_enums import FlowTableType
@@ -27,7 +28,7 @@ def arrive(hca: Hca, frame: Frame) -> None:
     same GID, that function takes the frame: the two may serve different guests. Other frames pass
     the master's NIC_RX tables up to the demux table, if there are tables before it. The receiving
     port's link state and MTU apply. The master takes frames in a later round; a full backlog counts
-    a discard.
+    discards.
     """
     master = _master_beside(hca.vhca)
     if master is None or not hca.nic_vport.is_up:
@@ -38,7 +39,7 @@ def arrive(hca: Hca, frame: Frame) -> None:
     elif not _has_tables(master):
         receive.arrive(hca, frame)
     elif not master.backlogs.rx.keep(len(frame.data), _steer, hca.adapter, frame):
-        hca.nic_vport.received.discards += 1
+        hca.nic_vport.received.discards += counts_of(frame)[0]
 
 
 def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:

@@ -42,6 +42,14 @@ def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
     return packets, packets * header + payload
 
 
+def counts_of(frame: Frame) -> tuple[int, int]:
+    """Return :func:`stands_for`; a super-frame without complete headers counts as one packet."""
+    try:
+        return stands_for(frame)
+    except FrameError:
+        return 1, len(frame.data)
+
+
 class PacketContext:
     """A frame in a table pipeline, and the number and size of its packets."""
 

@@ -27,6 +27,12 @@ def test_what_a_full_line_has_no_room_for_is_counted(hca, driver, is_looped):
             arrive(hca, frame)
     assert hca.nic_vport.received.discards == 3
     assert len(hca.backlogs.rx) == MAX_WAITING
+    large = Frame(GROUP + EthPacket(payload=bytes(250)).frame()[6:], gso_size=100, checked=True)
+    if is_looped:
+        loop_back(hca, large, domain)
+    else:
+        arrive(hca, large)
+    assert hca.nic_vport.received.discards == 3 + 3, "it stands for three packets"
 
 
 @pytest.mark.hostile
@@ -37,6 +43,13 @@ def test_sent_frames_that_a_full_line_has_no_room_for(hca, driver, sq):
     for _ in range(MAX_WAITING + 3):
         send(hca, hca.sqs.need(sq.sqn), Frame(EthPacket().frame()), 2, 60, 120)
     assert hca.nic_vport.sent.discards == 2 * 3
+
+
+def test_packets_that_come_while_the_vport_is_down(hca):
+    hca.nic_vport.admin_up = False
+    for payload, gso_size in ((10, 0), (250, 100), (0, 100)):
+        arrive(hca, Frame(EthPacket(payload=bytes(payload)).frame(), gso_size, gso_size > 0))
+    assert hca.nic_vport.received_while_down == 1 + 3 + 1
 
 
 @pytest.mark.parametrize("mtu", [50, 1500], ids=["beyond the MTU", ""])
