@@ -15,6 +15,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("emu", "layouts", "firmware_cmds")
+PAGES = sorted(
+    {
+        *ROOT.glob("*.md"),
+        *(
+            page
+            for name in (*PACKAGES, "examples", "scripts", "share")
+            for page in (ROOT / name).rglob("*.md")
+        ),
+    }
+    - {ROOT / "CHANGELOG.md"}
+)
 MODULES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
 OPENING = re.compile(
     r"(It|What|Who|There|As|So|Those|That|These|This|Such|Nothing|Whoever|Whatever|Which|Nobody"
@@ -80,6 +91,14 @@ def texts(source):
             block, first = [], 0
 
 
+def paragraphs(page):
+    """Yield the paragraphs and list items of a page, without headings, tables and code."""
+    text = re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. )", text):
+        if not paragraph.lstrip().startswith(("|", "#")):
+            yield re.sub(r"^\s*(- |\d+\. )", "", paragraph)
+
+
 def openings(source):
     return [
         (line, sentence)
@@ -107,6 +126,25 @@ def words(name):
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_sentences_name_their_subject(path):
     assert not openings(path.read_text())
+
+
+def page_openings(page):
+    return [
+        sentence
+        for paragraph in paragraphs(page)
+        for sentence in sentences(paragraph)
+        if OPENING.match(sentence)
+    ]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_sentences_of_pages_name_their_subject(path):
+    assert not page_openings(path.read_text())
+
+
+def test_an_opening_pronoun_of_a_page_is_found():
+    page = "# It\n\nGood. It is not.\n- There\n  it is\n\n```\nIt is code.\n```\n\n| So |\n|---|\n"
+    assert page_openings(page) == ["It is not.", "There it is"]
 
 
 def test_an_opening_pronoun_is_found():
