@@ -222,6 +222,8 @@ def test_a_door_tells_the_state_and_of_a_guest_that_has_ended_the_console(open_g
         job = channel.ask("state")
         assert (job.wait(30), bytes(job.stdout)) == (0, b"up")
     assert state_of("one") == "up"
+    open_guest.server_failure = ServerError("the device server was killed by SIGKILL")
+    assert state_of("one") == "down: the device server was killed by SIGKILL"
     open_guest.state = "panicked"
     assert state_of("one") == "panicked"
     assert log_of("one") == (open_guest.console, "panicked")

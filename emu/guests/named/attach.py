@@ -61,9 +61,10 @@ def attached(name: str) -> Iterator[GuestChannel]:
 
 
 def state_of(name: str, timeout: float = 5.0) -> str:
-    """Return the state that the guest reports, in a word, or ``silent`` without an answer.
+    """Return the state that the guest reports, or ``silent`` without an answer.
 
-    States are up, booting, panicked and off. Unknown names are ``silent`` too; no error is raised.
+    States are up, booting, panicked, off, and "down: REASON" of a guest without its functions.
+    Unknown names are ``silent`` too; no error is raised.
     """
     try:
         with attached(name) as channel:

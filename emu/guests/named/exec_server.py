@@ -20,6 +20,7 @@ from typing import Protocol
 from emu.guests.channel import frames
 from emu.guests.channel.job import GuestJob, Sink
 from emu.guests.errors import GuestError, LabError, as_reported
+from emu.guests.guest.states import UP
 from emu.guests.named.inbox import Inbox
 from emu.guests.named.outbox import Outbox
 from emu.host import listening
@@ -276,11 +277,16 @@ class ExecSession:
             "reboot": self._guest.reboot,
             "reset": partial(self._guest.reboot, hard=True),
             "control": lambda: str(self._guest.control_socket),
-            "state": lambda: self._guest.state,
+            "state": self._state,
             "console": lambda: self._guest.console,
             "logs": lambda: json.dumps({of: str(p) for of, p in self._guest.log_files.items()}),
         }
         return works[what]
+
+    def _state(self) -> str:
+        """Return the guest's state; of an up guest that has lost its functions, the reason."""
+        state, failure = self._guest.state, self._guest.server_failure
+        return state if failure is None or state != UP else f"down: {failure}"
 
     def _do(self, number: int, work: Callable[[], str | None]) -> None:
         """Do a request and send its answer as output and status 0, or FAILED with the error."""

@@ -26,10 +26,11 @@ from emu.host.printable import one_line
 def ps(as_json: bool) -> None:
     """List the guests of `up`, `lab up` and `run` that run, and their states.
 
-    A guest is booting, up, panicked or off. A panicked or powered-off guest stays listed until
-    `mlx5emu down`, for `dmesg` and `dump`. Servers of guests without a name, such as those of
-    `boot` and of pytest, are listed by their control socket, and those of the user's other sessions
-    (with another XDG_RUNTIME_DIR) in one line; --json leaves them out.
+    A guest is booting, up, panicked or off, or down if the server of its functions has ended. A
+    panicked or powered-off guest stays listed until `mlx5emu down`, for `dmesg` and `dump`. Servers
+    of guests without a name, such as those of `boot` and of pytest, are listed by their control
+    socket, and those of the user's other sessions (with another XDG_RUNTIME_DIR) in one line;
+    --json leaves them out.
 
     Example: mlx5emu ps
     """
