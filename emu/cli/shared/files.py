@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,8 @@ def _check_alone(
     """
     if param is None or ctx is None or (path.exists() and not path.is_file()):
         return
-    named: dict[Path, tuple[click.Parameter, bool]] = ctx.meta.setdefault(_NAMED, {})
-    other, is_other_written = named.setdefault(path.resolve(), (param, is_written))
+    named: dict[str, tuple[click.Parameter, bool]] = ctx.meta.setdefault(_NAMED, {})
+    other, is_other_written = named.setdefault(os.path.realpath(path), (param, is_written))
     if other is not param and (is_written or is_other_written):
         kind.fail(f"{path} is the file of {other.get_error_hint(ctx)}, too", param, ctx)
 

@@ -82,6 +82,15 @@ def test_a_file_is_not_read_and_written(words, no_start, tmp_path):
     assert (old.read_text(), new.exists()) == ("what the user wrote", False)
 
 
+@pytest.mark.hostile
+def test_a_link_to_itself_is_no_exception(no_start, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    words = ["trace", "export", __file__, "--html", str(tmp_path / "loop")]
+    result = CliRunner().invoke(main, words)
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == 1
+
+
 def test_a_device_is_written_by_two_options(no_start):
     result = CliRunner().invoke(main, ["trace", "export", "--html", "/dev/null", "--perfetto",
                                        "/dev/null", "/dev/null"])  # fmt: skip
