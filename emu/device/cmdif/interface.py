@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
-from emu.device.cmdif.mailbox import DeliveryError
+from emu.device.cmdif.mailbox import MAX_COMMAND_BYTES, DeliveryError
 from emu.device.cmdif.registry import Command
 from emu.device.cmdif.request import (
     STATUS_OWN_OFFSET,
@@ -222,7 +222,8 @@ class CommandInterface:
 
         The finished slot joins the next CMD event if the driver had the same CMD EQ before and
         after the command. Otherwise the driver polls. A command of more than SHORT_BYTES first
-        queues behind the other long ones; the ledger counts its bytes. An entry that the driver
+        queues behind the other long ones; the ledger counts its bytes, at most those of two
+        accepted mailbox chains. An entry that the driver
         still owns, and a DmaError, are logged; the slot then stays as it is.
         """
         hca = self._hca
@@ -240,7 +241,7 @@ class CommandInterface:
                 is_done = yield from self._answer(slot, address, entry)
             else:
                 yield  # queue behind the other long commands
-                with hca.ledger.at_work(size):
+                with hca.ledger.at_work(min(size, 2 * MAX_COMMAND_BYTES)):
                     is_done = yield from self._answer(slot, address, entry)
         except DmaError as error:
             log.warning("command slot %d: %s", slot, error)

@@ -50,13 +50,16 @@ def walk(
 ) -> Portions[list[int]]:
     """Return the addresses of the blocks that carry ``length`` bytes beyond the inline ones.
 
-    Raises DeliveryError: ``side`` for an output chain that is too short, IN_PTR_ALIGN_ERR or
-    OUT_PTR_ALIGN_ERR, and the errors of :func:`_next_block`. An input chain may be too short; the
-    input is then the data of the existing blocks. The caller has checked ``length``.
+    Raises DeliveryError: ``side`` (IN_LENGTH_ERR or OUT_LENGTH_ERR) above MAX_COMMAND_BYTES and for
+    an output chain that is too short, IN_PTR_ALIGN_ERR or OUT_PTR_ALIGN_ERR, and the errors of
+    :func:`_next_block`. An input chain may be too short; the input is then the data of the existing
+    blocks.
 
     Examples: iPXE's golan.c declares the length of a context for 2RST_QP, without a block.
     OpenBSD's if_mcx.c counts the page list of CREATE_SQ twice and links the blocks of one.
     """
+    if length > MAX_COMMAND_BYTES:
+        raise DeliveryError(side, f"{length} bytes, at most {MAX_COMMAND_BYTES}")
     misaligned = (
         DeliveryStat.IN_PTR_ALIGN_ERR
         if side is DeliveryStat.IN_LENGTH_ERR

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif import mailbox
-from emu.device.cmdif.mailbox import MAX_COMMAND_BYTES, DeliveryError
+from emu.device.cmdif.mailbox import DeliveryError
 from emu.device.cmdif.registry import Command
 from emu.device.cmdif.scope import addressed
 from emu.device.errors import CmdError
@@ -89,18 +89,17 @@ def fetch(
     """Return the command in a queue entry, after checks of the entry and both mailbox chains.
 
     The output is only allocated, as zeros; a short input of a known opcode is padded. Raises
-    DeliveryError: CMD_DESCR_ERR for a type other than PCIe, and the errors of :func:`mailbox.walk`.
-    Lengths below 8 bytes or above MAX_COMMAND_BYTES are IN_LENGTH_ERR or OUT_LENGTH_ERR before any
-    block is read, because the ledger counts them. With ``cmdif_checksum``, a wrong signature is
+    DeliveryError: CMD_DESCR_ERR for a type other than PCIe, IN_LENGTH_ERR or OUT_LENGTH_ERR below 8
+    bytes, and the errors of :func:`mailbox.walk`. With ``cmdif_checksum``, a wrong signature is
     SIGNAT_ERR. Raises DmaError for blocks that are unmapped meanwhile.
     """
     kind, inlen, in_ptr, out_ptr, outlen, token = _FIELDS.unpack(entry)
     if kind != CMD_TYPE_PCIE:
         raise DeliveryError(DeliveryStat.CMD_DESCR_ERR, f"command type {kind:#x}")
-    for length, side in ((inlen, _IN_LENGTH), (outlen, _OUT_LENGTH)):
-        if not _HEADER_BYTES <= length <= MAX_COMMAND_BYTES:
-            limits = f"{_HEADER_BYTES} to {MAX_COMMAND_BYTES}"
-            raise DeliveryError(side, f"{length} bytes, not {limits}")
+    if inlen < _HEADER_BYTES:
+        raise DeliveryError(_IN_LENGTH, f"input of {inlen} bytes")
+    if outlen < _HEADER_BYTES:
+        raise DeliveryError(_OUT_LENGTH, f"output of {outlen} bytes")
     memory = hca.memory
     in_blocks: list[int] = []
     out_blocks: list[int] = []

@@ -72,6 +72,14 @@ def test_input_is_what_its_chain_has(memory):
     assert len(finish(gather(memory, bytes(16), blocks, 16 + 1025))) == 16 + 1024
 
 
+@pytest.mark.parametrize("side", [IN, OUT])
+def test_longer_than_any_command(memory, side):
+    """No block of it is looked at."""
+    with pytest.raises(DeliveryError, match=f"at most {MAX_COMMAND_BYTES}") as caught:
+        finish(walk(memory, 0, MAX_COMMAND_BYTES + 1, TOKEN, side))
+    assert caught.value.status == side
+
+
 def test_misalignment_names_its_side(memory):
     assert refusal(memory, 0x101, 17, TOKEN, IN) == DeliveryStat.IN_PTR_ALIGN_ERR
     assert refusal(memory, 0x101, 17, TOKEN, OUT) == DeliveryStat.OUT_PTR_ALIGN_ERR
