@@ -14,6 +14,7 @@ from emu.device.port.eth.headers import parse as parse_headers
 from emu.device.port.eth.roce import framing
 from emu.device.port.eth.roce.reading import network_header, parse
 from emu.device.rounds.backlog import MAX_WAITING
+from emu.device.rounds.costs import STEPS_PER_DECISION
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
     group_fields,
@@ -83,6 +84,21 @@ def receiver(node, count=8):
     to = to_tir(create_direct_tir(node.driver, alloc_td(node.driver), rq.rqn))
     flows.entry(table, 0, flows.group(table, 0, 0), to)
     return rq
+
+
+@pytest.mark.hostile
+def test_copies_that_nobody_gets_take_rounds(ends):
+    """Each packet of a super-frame passes the tables."""
+    node = ends[0]
+    Sniffer(node, (RX,)).stop()
+    hca, packets = node.hca, 2000
+    hca.budget.begin()
+    arrive(hca, Frame(frame_to(node, bytes(packets * 20)), gso_size=20, checked=True))
+    assert len(hca.backlogs.sniffed) == 1
+    assert hca.budget.limit < hca.budget.steps < packets * STEPS_PER_DECISION
+    while hca.budget.is_waiting:
+        hca.budget.begin()
+    assert not len(hca.backlogs.sniffed)
 
 
 def test_all_models_with_an_ethernet_port_have_them():

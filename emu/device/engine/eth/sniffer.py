@@ -19,7 +19,7 @@ from emu.device.engine.eth.steering.route import queues_of
 from emu.device.objects.eth.flow.domain import FlowDomain
 from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.plain import plain
-from emu.device.rounds.costs import LOG_CUT_PER_STEP
+from emu.device.rounds.costs import LOG_CUT_PER_STEP, STEPS_PER_DECISION
 from emu.device.rounds.portions import Portions
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ def _copies(hca: Hca, domain: FlowDomain, frame: Frame) -> Portions[None]:
         packets = plain(frame)
         hca.budget.charge(len(packets) >> LOG_CUT_PER_STEP)
         for data in packets:
+            while hca.budget.exhausted(hca.budget.limit):
+                yield
+            hca.budget.charge(STEPS_PER_DECISION)
             headers = parse(data, whole=False)
             before = domain.steps
             decision = decide(domain, headers, len(data), clock=hca.clock)
