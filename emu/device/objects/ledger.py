@@ -36,6 +36,10 @@ class Ledger:
         """Bytes by kind, without the kinds at zero; a copy."""
         return {kind: used for kind, used in self._accounts.items() if used}
 
+    def held(self, kind: str) -> int:
+        """Return the bytes of one kind."""
+        return self._accounts[kind]
+
     def check(self, kind: str, size: int) -> None:
         """Raise LIM_ERR when fewer than ``size`` bytes are left here or in the parent's ledger.
 

@@ -47,6 +47,8 @@ CACHED: Final = 4096
 """Maximum number of cached decisions in one domain."""
 CACHED_ITEMS: Final = 1 << 16
 """Maximum total of deliveries, counters, changes and long packet fields in these decisions."""
+MAX_HELD: Final = 64 << 20
+"""Bytes of the decisions in all domains of a function, some 80,000: a command may drop them all."""
 _DECISION_BYTES: Final = 768
 _ITEM_BYTES: Final = 64
 _PART_BYTES: Final = 32
@@ -92,8 +94,8 @@ class FlowDomain:
     def keep(self, key: Hashable, decision: Decision) -> None:
         """Cache a decision under ``key`` and charge the ledger.
 
-        Without space the decision is not kept. A full cache (CACHED decisions or CACHED_ITEMS
-        items) is flushed first.
+        Without space, or beyond MAX_HELD, the decision is not kept. A full cache (CACHED decisions
+        or CACHED_ITEMS items) is flushed first.
         """
         items = len(decision.deliveries) + len(decision.counters)
         items += sum(len(steps.changes) for steps in decision.rewrites if steps is not None)
@@ -102,7 +104,7 @@ class FlowDomain:
         if len(self.decisions) >= CACHED or self._items + items > CACHED_ITEMS:
             self.flush()
         if self._ledger is not None:
-            if not self._ledger.has_room(size):
+            if self._ledger.held(DECISIONS) + size > MAX_HELD or not self._ledger.has_room(size):
                 return
             self._ledger.hold(DECISIONS, size)
         self.decisions[key] = decision
