@@ -251,7 +251,7 @@ def _take_unsteered(hca: Hca, frame: Frame, packets: int) -> None:
     """
     vport = hca.nic_vport
     if vport.nodnic is not None and vport.nodnic.is_on:
-        nodnic.take(hca, vport.nodnic, frame, packets)
+        nodnic.take(vport, vport.nodnic, frame, packets, hca.budget, hca.memory, hca.probes.tracer)
     else:
         vport.steering_discards += packets
 

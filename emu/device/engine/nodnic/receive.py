@@ -15,27 +15,37 @@ from layouts.rings.wqe import DATA
 if TYPE_CHECKING:
     from emu.device.objects.eth.nodnic import Nodnic
     from emu.device.port.eth.frame import Frame
-    from emu.device.state.hca import Hca
+    from emu.device.port.eth.vport import NicVport
+    from emu.device.ports import GuestMemory
+    from emu.device.rounds.budget import Budget
+    from emu.device.state.tracer import DeviceTracer
 
 _WQE_BYTES: Final = DATA.size
 """A receive WQE is one data segment."""
 
 
-def take(hca: Hca, nic: Nodnic, frame: Frame, packets: int) -> None:
+def take(
+    vport: NicVport,
+    nic: Nodnic,
+    frame: Frame,
+    packets: int,
+    budget: Budget,
+    memory: GuestMemory,
+    tracer: DeviceTracer | None,
+) -> None:
     """Give a frame, or the ``packets`` of a super-frame, to the driver.
 
     Frames to an address that the driver did not choose count as steering_discards, those without a
     receive WQE, or too long for it, as discards. Raises FrameError for a super-frame that cannot be
     cut.
     """
-    vport = hca.nic_vport
     if not _is_wanted(nic, vport.permanent_address, frame.data[:MAC_BYTES]):
         vport.steering_discards += packets
         return
     try:
         for data in plain(frame) if _can_take(nic) else ():
-            hca.budget.charge(STEPS_PER_DELIVERY)
-            packets -= _deliver(hca, nic, data)
+            budget.charge(STEPS_PER_DELIVERY)
+            packets -= _deliver(memory, tracer, nic, data)
             if not _can_take(nic):
                 break
     except (RingError, DmaError) as error:
@@ -59,16 +69,16 @@ def _can_take(nic: Nodnic) -> bool:
     return nic.moves_data and waiting(ring, nic.received, _WQE_BYTES) > 0
 
 
-def _deliver(hca: Hca, nic: Nodnic, data: bytes) -> bool:
+def _deliver(memory: GuestMemory, tracer: DeviceTracer | None, nic: Nodnic, data: bytes) -> bool:
     """Write a frame into the next receive WQE's memory; return False if it is too long for it.
 
     Raises RingError, DmaError.
     """
     ring = nic.registers.port.receive
-    address, space = segment(wqe(hca.memory, ring, nic.received, _WQE_BYTES))
+    address, space = segment(wqe(memory, ring, nic.received, _WQE_BYTES))
     if space < len(data):
         return False
-    hca.memory.write(address, data)
-    complete(hca, nic, CqeOpcode.RESP_SEND, ring.qpn, nic.received, len(data))
+    memory.write(address, data)
+    complete(memory, tracer, nic, CqeOpcode.RESP_SEND, ring.qpn, nic.received, len(data))
     nic.received += 1
     return True

@@ -18,7 +18,7 @@ from layouts.rings.wqe import DATA, INLINE
 if TYPE_CHECKING:
     from emu.device.objects.eth.nodnic import Nodnic
     from emu.device.ports import GuestMemory
-    from emu.device.state.hca import Hca
+    from emu.device.state.tracer import DeviceTracer
 
 log = logging.getLogger(__name__)
 
@@ -56,18 +56,26 @@ def segment(data: bytes, at: int = 0) -> tuple[int, int]:
     return address, length & _LENGTH
 
 
-def complete(hca: Hca, nic: Nodnic, opcode: CqeOpcode, qpn: int, counter: int, length: int) -> None:
+def complete(
+    memory: GuestMemory,
+    tracer: DeviceTracer | None,
+    nic: Nodnic,
+    opcode: CqeOpcode,
+    qpn: int,
+    counter: int,
+    length: int = 0,
+) -> None:
     """Write a CQE, its owner bit last, and trace it. Raises DmaError."""
     port = nic.registers.port
     at = nic.completed & (1 << port.log_cq_size) - 1
     entry = SEND_CQE.pack(qpn, length, 0, qpn, counter & _INDEX)
     address = (port.cq_addr_h << 32 | port.cq_addr_l << 12) + at * CQE_BYTES
     op_own = opcode << 4 | nic.completed >> port.log_cq_size & 1
-    hca.memory.write(address, entry)
-    hca.memory.write(address + OP_OWN, bytes((op_own,)))
+    memory.write(address, entry)
+    memory.write(address + OP_OWN, bytes((op_own,)))
     nic.completed += 1
-    if hca.probes.tracer:
-        hca.probes.tracer.cqe(_CQN, entry, op_own)
+    if tracer:
+        tracer.cqe(_CQN, entry, op_own)
 
 
 def fail(nic: Nodnic, why: Exception) -> None:

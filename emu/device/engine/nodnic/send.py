@@ -33,15 +33,15 @@ _SEGMENTS_AT: Final = DS + ETH.size
 
 def send(hca: Hca, nic: Nodnic, forward: Callable[[Frame], None]) -> None:
     """Send the frames that the driver has posted, at most those of one ring, by ``forward``."""
-    ring = nic.registers.port.send
+    ring, memory, tracer = nic.registers.port.send, hca.memory, hca.probes.tracer
     try:
         for _ in range(waiting(ring, nic.sent, WQEBB)):
             hca.budget.charge(STEPS_PER_FRAME)
-            request = Wqe().parse(wqe(hca.memory, ring, nic.sent, WQEBB))
-            frame = _frame(hca.memory, request, hca.nic_vport.oper_mtu - FCS_BYTES)
+            request = Wqe().parse(wqe(memory, ring, nic.sent, WQEBB))
+            frame = _frame(memory, request, hca.nic_vport.oper_mtu - FCS_BYTES)
             nic.sent += 1
             _leave(hca.nic_vport, frame, forward)
-            complete(hca, nic, CqeOpcode.REQ, ring.qpn, nic.sent - 1, 0)
+            complete(memory, tracer, nic, CqeOpcode.REQ, ring.qpn, nic.sent - 1)
     except (RingError, DmaError) as error:
         fail(nic, error)
 
