@@ -86,10 +86,11 @@ class Existing(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path; fail, with similar names, if it does not exist. ``-`` is not checked."""
         path = Path(value)
-        if self.exists and not path.exists() and str(value) != "-":
-            text = missing_text("file" if self.file_okay else "directory", path)
-            self.fail(text + self._hint(path), param, ctx)
-        _check_alone(self, path, param, ctx, is_written=False)
+        if str(value) != "-":
+            if self.exists and not path.exists():
+                text = missing_text("file" if self.file_okay else "directory", path)
+                self.fail(text + self._hint(path), param, ctx)
+            _check_alone(self, path, param, ctx, is_written=False)
         return super().convert(value, param, ctx)
 
     def _hint(self, _path: Path) -> str:

@@ -91,6 +91,13 @@ def test_a_link_to_itself_is_no_exception(no_start, tmp_path):
     assert result.exit_code == 1
 
 
+def test_standard_input_is_not_the_file_of_that_name(no_start, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["trace", "export", "-", "--html", "-"], input="")
+    assert result.exit_code == 0
+    assert (tmp_path / "-").stat().st_size
+
+
 def test_a_device_is_written_by_two_options(no_start):
     result = CliRunner().invoke(main, ["trace", "export", "--html", "/dev/null", "--perfetto",
                                        "/dev/null", "/dev/null"])  # fmt: skip
