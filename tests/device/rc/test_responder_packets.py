@@ -3,6 +3,7 @@
 import pytest
 from helpers.device.forging import request
 
+from emu.device.engine.rc.packets.responder import PAGE_TIMEOUT_NS
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.port.ib.framing import parse
@@ -10,8 +11,8 @@ from emu.device.rounds.budget import POLL_BUDGET, TIMER_BUDGET
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import AccessMode, Op, QpState, QpType
-from layouts.wire.bth import PacketKind
+from layouts.enums import AccessMode, CqeOpcode, Op, QpState, QpType
+from layouts.wire.bth import PacketKind, imm_dt
 
 MTU, PSN = 256, 0x10
 SIZE = 8192
@@ -169,6 +170,33 @@ def test_packet_waits_while_the_data_of_a_read_are_absent(channel, ask, answers,
     paged.bring_in()
     pager.must_resume(event)
     assert target.read(0, 5) == b"later"
+
+
+@pytest.mark.parametrize("service", [QpType.XRC])
+@pytest.mark.parametrize("is_other", [False, True])
+def test_receive_request_of_a_packet_that_waited_too_long(
+    channel, ask, answers, target, clock, is_other
+):
+    """The packet that comes again gets it, but not one for another shared queue."""
+    domain = channel.right.hca.srqs.get(channel.srqn).xrcd.handle
+    other = channel.right.shared_queue(xrcd=domain, cq=channel.recv_cq)
+    other.post(target.sge())
+    channel.post_recv()
+    pager = Pager(channel.right)
+    paged = PagedRegion(pager, 4096)
+    there = {"va": paged.va, "rkey": paged.key, "ending": imm_dt, "immediate": 7}
+    write(ask, PSN, b"data", srqn=channel.srqn, **there)
+    event = pager.fault()
+    clock.advance(PAGE_TIMEOUT_NS)
+    assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]  # not ready
+    paged.bring_in()
+    pager.must_resume(event)
+    queue = other.srqn if is_other else channel.srqn
+    write(ask, PSN, b"data", srqn=queue, **there)
+    assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
+    (done,) = channel.recv_cq.drain()
+    assert (done.opcode, done.srqn) == (CqeOpcode.RESP_WR_IMM, queue)
+    assert paged.read(0, 4) == b"data"
 
 
 @pytest.mark.parametrize("options", [{"mtu": 5}])

@@ -61,7 +61,7 @@ class PacketExecution:
         self.offset = 0
         """Number of its bytes that have arrived."""
         self._spare: ReceiveRequest | None = None
-        """Receive WQE of an incomplete UC message; the next message uses it."""
+        """Receive WQE of an incomplete message; the next message uses it."""
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
         self._after_data: int | None = None
@@ -222,12 +222,17 @@ class PacketExecution:
     def _take_wqe(self, message: Message) -> Outcome | None:
         """Take a receive WQE: that of an incomplete message if there is one, else the next.
 
-        Returns None, or the outcome of ``check_resource``.
+        On XRC an incomplete message for another SRQ keeps its WQE. Returns None, or the outcome of
+        ``check_resource``.
         """
-        spare, self._spare = self._spare, None
-        if spare is None or spare.wqe is None:
-            return check_resource(self._hca, self._qp, message)
-        message.receive = spare
+        qp, spare = self._qp, self._spare
+        if (
+            spare is None
+            or spare.wqe is None
+            or (qp.st is QpType.XRC and spare.srqn != message.srqn)
+        ):
+            return check_resource(self._hca, qp, message)
+        message.receive, self._spare = spare, None
         return None
 
     def read(self, packet: Packet) -> Outcome | None:
