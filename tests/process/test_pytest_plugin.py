@@ -611,7 +611,7 @@ def test_one(mlx5_guest): pass
 @pytest.mark.parametrize(
     ("mark", "why"),
     [
-        ('"@verb"', "mark.mlx5_chaos: no failure set @verb; near it: verbs"),
+        ('"@verb"', "mark.mlx5_chaos: no failure set @verb; near it: @verbs"),
         ('"@verbs", only="link-flop*"', "only='link-flop*' matches no failure"),
         ("seeds=3", "mark.mlx5_chaos: no argument 'seeds'; near it: seed"),
         ('link="ibb"', "mark.mlx5_chaos: link: 'ibb' is not one of ib, eth"),
