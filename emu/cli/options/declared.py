@@ -84,13 +84,13 @@ def _flags(one: Option) -> str:
     return f"--{one.flag}/--no-{one.flag}" if one.default is True else f"--{one.flag}"
 
 
-def offered(one: Option) -> Callable[[F], F]:
-    """Return a decorator that adds the option ``one`` to a command."""
+def offered(one: Option, kind: click.ParamType | None = None) -> Callable[[F], F]:
+    """Return a decorator that adds the option ``one`` to a command; ``kind`` replaces its type."""
     about: dict[str, Any] = {"help": _described(one), "default": one.default}
     if isinstance(one.kind, Flag):
         about["is_flag"] = True
     else:
-        about |= {"type": click_type(one.kind), "metavar": one.kind.metavar or None}
+        about |= {"type": kind or click_type(one.kind), "metavar": one.kind.metavar or None}
     if isinstance(one.kind, Words):
         about |= {"multiple": True, "default": ()}
     about["shell_complete"] = _COMPLETED.get(one.flag)

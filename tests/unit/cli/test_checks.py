@@ -1,10 +1,13 @@
 """Mistakes in a guest's options are told before anything starts, with status 2."""
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from emu.cli.commands.functions.serve import serve
 from emu.cli.main import main
 from emu.guests.architecture import ARCHITECTURES
 
@@ -89,6 +92,17 @@ def test_a_link_to_itself_is_no_exception(no_start, tmp_path):
     result = CliRunner().invoke(main, words)
     assert isinstance(result.exception, SystemExit)
     assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("option", ["subnet", "record", "trace", "pcap"])
+def test_serve_takes_a_pipe_of_the_shell(option):
+    """Its name by /proc, as of any pipe without a path, cannot be opened."""
+    pipe = os.pipe()
+    path = Path(f"/dev/fd/{pipe[option != 'subnet']}")
+    with serve.make_context("serve", ["--socket", "s", f"--{option}", str(path)]) as context:
+        assert context.params[option] == path
+    for end in pipe:
+        os.close(end)
 
 
 def test_standard_input_is_not_the_file_of_that_name(no_start, tmp_path, monkeypatch):

@@ -107,7 +107,8 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     help="Implementation of vfio-user, for QEMU; or vhost-user, for User-Mode Linux.",
 )
 @offered(option_named("fabric"))
-@offered(option_named("subnet"))
+# The command itself opens them, also a shell's <(...) and >(...), which a resolved path loses.
+@offered(option_named("subnet"), ExampleFile("subnet"))
 @offered(option_named("nets"))
 @grouped_option(
     DEVICES,
@@ -166,7 +167,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     type=NewFile(),
     help="Control socket, for mlx5emu status, objects and fault.",
 )
-@offered(option_named("pcap"))
+@offered(option_named("pcap"), NewFile())
 @grouped_option(
     TRACES,
     "--pcap-limit",
