@@ -84,7 +84,7 @@ def _flags(one: Option) -> str:
     return f"--{one.flag}/--no-{one.flag}" if one.default is True else f"--{one.flag}"
 
 
-def offered(one: Option, kind: click.ParamType | None = None) -> Callable[[F], F]:
+def offered(one: Option, kind: click.Path | None = None) -> Callable[[F], F]:
     """Return a decorator that adds the option ``one`` to a command; ``kind`` replaces its type."""
     about: dict[str, Any] = {"help": _described(one), "default": one.default}
     if isinstance(one.kind, Flag):
