@@ -102,7 +102,7 @@ def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
         return True
     for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing
-        if not hairpin:
+        if hairpin is None or len(hairpin) == 0:  # compiled code takes an object as true
             if pacing is not None:
                 pacing.stop_waiting()
             return False
