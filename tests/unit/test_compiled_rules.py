@@ -90,6 +90,56 @@ def slices(source):
     ]
 
 
+def counting(source):
+    """Classes whose objects may be false."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef):
+            methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            if methods & {"__len__", "__bool__"}:
+                yield node.name
+
+
+def may_be_none(annotation, classes):
+    """Whether an annotation is one of the classes, or None."""
+    written = "" if annotation is None else ast.unparse(annotation)
+    names = {name.partition("[")[0] for name in written.split(" | ")}
+    return "None" in names and bool(names & classes)
+
+
+def truths(node):
+    """The expressions of a statement or expression whose truth is asked for."""
+    if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+        yield from truth_of(node.test)
+    elif isinstance(node, ast.BoolOp):
+        yield from truth_of(node)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield from truth_of(node.operand)
+
+
+def truth_of(node):
+    yield from node.values if isinstance(node, ast.BoolOp) else [node]
+
+
+def optional(source, classes):
+    """Attributes, and functions by their results, that are one of the classes or None."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.AnnAssign) and may_be_none(node.annotation, classes):
+            yield ast.unparse(node.target)
+        elif isinstance(node, ast.FunctionDef) and may_be_none(node.returns, classes):
+            yield node.name
+
+
+def truths_of(source, optional):
+    """The truths that a module asks of these attributes, or of results of these functions."""
+    nodes, names = [*ast.walk(ast.parse(source))], {*optional}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and optional & {
+            ast.unparse(one.func) for one in ast.walk(node.value) if isinstance(one, ast.Call)
+        }:
+            names.add(ast.unparse(node.targets[0]))
+    return sorted(names & {ast.unparse(one) for node in nodes for one in truths(node)})
+
+
 def test_what_is_compiled_is_there():
     assert all((ROOT / name).is_dir() for name in DEVICE.packages)
     assert all((ROOT / name).is_file() for name in (*DEVICE.modules, *DEVICE.left_out))
@@ -131,6 +181,14 @@ def test_no_slice_objects():
     assert not [str(path) for path in COMPILED if slices(path.read_text())]
 
 
+def test_what_may_be_none_is_compared_with_it():
+    """In C such an object is true, whatever its ``__len__`` says."""
+    texts = {path: path.read_text() for path in COMPILED}
+    classes = {name for text in texts.values() for name in counting(text)}
+    names = {name for text in texts.values() for name in optional(text, classes)}
+    assert not {str(path): names for path, text in texts.items() if truths_of(text, names)}
+
+
 @pytest.mark.parametrize(
     ("clauses", "found"),
     [
@@ -155,3 +213,22 @@ def test_the_checks_of_hashes_and_slices_see():
     assert [*unhashable(compared)] == ["A"]
     assert not [*unhashable(f"{compared} def __hash__(self): return 1")]
     assert slices("span = slice(1, 2)") == [1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("if self.parts: pass", ["self.parts"]),
+        ("more = self.other or self.parts", ["self.parts"]),
+        ("if self.parts is not None and len(self.parts): pass", []),
+        ("one = packets() if True else None\nwhile not one: pass", ["one"]),
+        ("one = packets()\nif one is None: pass", []),
+    ],
+)
+def test_the_check_of_truths_sees(asked, found):
+    """``parts`` and ``packets`` may be None; ``Parts`` has a length."""
+    declared = "class Parts:\n def __len__(self): return 0\n"
+    declared += "self.parts: Parts | None = None\ndef packets() -> Parts | None: pass\n"
+    names = {*optional(declared, {*counting(declared)})}
+    assert names == {"self.parts", "packets"}
+    assert truths_of(asked, names) == found

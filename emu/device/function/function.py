@@ -180,7 +180,7 @@ class Function(ResettableFunction):
             or self.cmdif.busy
             or self.deferred_free.is_left
             or scheduler.has_broken_cqs
-            or self.parts
+            or (self.parts is not None and len(self.parts))
         ):
             return budget.is_waiting
         if hca.health.has_failed or (hca.probes.faults is not None and hca.probes.faults.is_gone):
@@ -193,7 +193,7 @@ class Function(ResettableFunction):
                 self.cmdif.run()
             if self.deferred_free.is_left and not budget.exhausted(POLL_BUDGET):
                 budget.charge(self.deferred_free.free_some())
-            if self.parts:
+            if self.parts is not None and len(self.parts):
                 more = self.parts.run()
             if scheduler.has_broken_cqs:
                 more = lifecycle.run(hca) or more
