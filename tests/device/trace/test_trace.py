@@ -494,4 +494,4 @@ def test_an_error_without_detail(tracer, driver, events):
 def _request():
     from emu.device.cmdif.request import CommandRequest
 
-    return CommandRequest(0, 0, None, bytearray(16), bytearray(16), [], [])
+    return CommandRequest(0, 0, bytearray(64), bytearray(16), bytearray(16), [], [])
