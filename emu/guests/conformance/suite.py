@@ -40,13 +40,15 @@ _PREPARE_SECONDS = 120.0
 
 # rdma_cm's tests connect to an address of the port under test: of IPoIB, or of the network
 # interface of an Ethernet port, where an MTU of 4200 fits RoCE's path MTU of 4096. A user's own
-# kernel may lack IPoIB; these tests then skip themselves.
+# kernel may lack IPoIB; these tests then skip themselves. The kernel asks for no router: tests with
+# flow rules for all packets count theirs exactly.
 _PREPARE = """
 modprobe ib_ipoib
 number=0
 for net in /sys/class/infiniband/*/device/net/*; do
     [ -e "$net" ] || continue
     number=$((number + 1))
+    echo 0 > "/proc/sys/net/ipv6/conf/${net##*/}/router_solicitations"
     ip address replace "10.7.$number.1/24" dev "${net##*/}"
     ip address replace "fd00:7:$number::1/64" dev "${net##*/}" nodad
     if [ "$(cat $net/type)" = 1 ]; then ip link set "${net##*/}" mtu 4200; fi
