@@ -213,6 +213,16 @@ def parse(frame: bytes, whole: bool = True) -> Headers:
     return Headers(frame, ethertype, l3)
 
 
+def despite_length(headers: Headers) -> Headers:
+    """Return the headers of a packet; of an IP packet longer than its frame, as far as they go."""
+    if headers.version or headers.ethertype not in ETH_IP:
+        return headers
+    packet = parse(headers.frame, whole=False)
+    if isinstance(headers, Marked):
+        return Marked(packet, headers.registers, headers.source)
+    return packet
+
+
 def parse_ip(frame: bytes, at: int, ethertype: int, whole: bool = True) -> Headers | None:
     """Return the headers of an IP packet that begins at ``at``; None for another Ethertype.
 

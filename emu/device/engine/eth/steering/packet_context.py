@@ -13,7 +13,14 @@ from emu.device.engine.eth.steering.rewrite import cost_of, rewrite
 from emu.device.objects.eth.flow.domain import Decision, FlowDomain
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import ETH_IP, UPLINK, FrameError, Headers, Marked, parse
+from emu.device.port.eth.headers import (
+    UPLINK,
+    FrameError,
+    Headers,
+    Marked,
+    despite_length,
+    parse,
+)
 from emu.device.port.eth.plain import header_bytes, plain
 from emu.device.rounds.costs import LOG_CUT_PER_STEP
 
@@ -65,8 +72,7 @@ class PacketContext:
         headers = parse(frame.data, not is_large)
         self.parsed = None if is_large else headers
         """Headers of a whole frame, before any change."""
-        if not headers.version and headers.ethertype in ETH_IP:
-            headers = parse(frame.data, whole=False)
+        headers = despite_length(headers)
         self.frame = frame
         self.headers = Marked(headers, {}, source)
         if self.headers.source_port != UPLINK:  # otherwise the queue is one of another adapter

@@ -16,7 +16,7 @@ from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.reshape import Steps
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
-from emu.device.port.eth.headers import ETH_IP, Headers, Marked, parse
+from emu.device.port.eth.headers import Headers, despite_length
 from emu.device.port.eth.traffic import GROUP_BIT
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CHANGES_PER_STEP
 from layouts.eth_enums import FlowTableType
@@ -73,8 +73,7 @@ def route(
     domain = hca.flow_domains.get(_NIC_RX)
     if domain is None:
         return []
-    if not headers.version and headers.ethertype in ETH_IP:
-        headers = _truncated(headers)
+    headers = despite_length(headers)
     before = domain.steps
     try:
         decision = decide(domain, headers, octets, packets, root, hca.clock)
@@ -99,8 +98,7 @@ def route_beside(
     domain = flow_domains.get(_NIC_RX)
     if domain is None or not domain.demuxes:
         return None
-    if not headers.version and headers.ethertype in ETH_IP:
-        headers = _truncated(headers)
+    headers = despite_length(headers)
     before = domain.steps
     try:
         decision = decide_beside(domain, headers, octets, packets)
@@ -133,14 +131,6 @@ def queues_of(
             _new(Delivery, (rq, value, kind, tag, None, target.merging, target.describes_inner))
         )
     return queues
-
-
-def _truncated(headers: Headers) -> Headers:
-    """Return the headers of an IP packet whose length exceeds its frame, as far as they go."""
-    packet = parse(headers.frame, whole=False)
-    if isinstance(headers, Marked):
-        return Marked(packet, headers.registers, headers.source)
-    return packet
 
 
 def _route_changed(
