@@ -223,8 +223,8 @@ class CommandInterface:
         The finished slot joins the next CMD event if the driver had the same CMD EQ before and
         after the command. Otherwise the driver polls. A command of more than SHORT_BYTES first
         queues behind the other long ones; the ledger counts its bytes, at most those of two
-        accepted mailbox chains. An entry that the driver
-        still owns, and a DmaError, are logged; the slot then stays as it is.
+        accepted mailbox chains. An entry that the driver still owns, and a DmaError, are logged;
+        the slot then stays as it is.
         """
         hca = self._hca
         by_event = hca.events.subscribers.get(_CMD)

@@ -23,7 +23,7 @@ from emu.server.net.ib.sa.envelope import answer_head, envelope_fault
 from emu.server.net.ib.sa.events import Subscriptions
 from emu.server.net.ib.sa.multicast import MulticastGroups
 from emu.server.net.ib.sa.paths import path_records
-from emu.server.net.ib.sa.query import Query, SaError, SubnetPorts, of_a_host
+from emu.server.net.ib.sa.query import CapacityUser, Query, SaError, SubnetPorts, limit_reached
 from emu.server.net.ib.sa.records import class_port_infos, node_records, portinfo_records
 from emu.server.net.ib.sa.rmpp import Key, RmppSender, abort
 from emu.server.net.ib.sa.services import Services
@@ -133,8 +133,8 @@ class SubnetAdministrator:
         """The ports of the latest sweep, by GID."""
         self.worker = Worker(clock)
         self._host_of = host_of
-        self._requests: dict[Key, Hashable] = {}
-        """Requests that are queued or in execution, with their hosts."""
+        self._requests: dict[Key, CapacityUser] = {}
+        """Requests that are queued or in execution, with their ports and hosts."""
         self.subscriptions = Subscriptions(self.port.gid, self._send_mad, clock, self.worker)
         self.groups = MulticastGroups(self.subscriptions.notify, forward)
         self.services = Services(clock)
@@ -236,21 +236,13 @@ class SubnetAdministrator:
             self.transfers.receive(key, mad)
 
     def _take_request(self, key: Key, mad: sa_mad, back: Destination) -> None:
-        """Queue a request; drop it above MAX_REQUESTS, MAX_REQUESTS_OF_A_PORT or those of a host.
-
-        A host's are half of MAX_REQUESTS.
-        """
-        host = self._host_of(key[0])
-        of_port = sum(lid == key[0] for lid, _, _ in self._requests)
-        of_host = sum(one == host for one in self._requests.values())
-        if (
-            of_port >= MAX_REQUESTS_OF_A_PORT
-            or of_host >= of_a_host(MAX_REQUESTS)
-            or len(self._requests) >= MAX_REQUESTS
-        ):
-            log.debug("LID %#x: request dropped: too many are queued", key[0])
+        """Queue a request; drop it beyond MAX_REQUESTS, its host's half, or a port's limit."""
+        owner = CapacityUser(key[0], self._host_of(key[0]))
+        queued = self._requests.values()
+        if limit := limit_reached(queued, owner, MAX_REQUESTS, MAX_REQUESTS_OF_A_PORT):
+            log.debug("LID %#x: request dropped: %s requests", key[0], limit)
             return
-        self._requests[key] = host
+        self._requests[key] = owner
         self.worker.begin(self._request(key, mad, back))
 
     def _request(self, key: Key, mad: sa_mad, back: Destination) -> Job:

@@ -195,8 +195,8 @@ class MulticastGroups:
         """Create a group for a join, send its notice, and return the group.
 
         Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RESOURCES by ``check_capacity``, and
-        REQ_INVALID. The latter is for a join that is not full, a bad
-        MGID, unavailable MTU, rate or life time, or another partition.
+        REQ_INVALID. The latter is for a join that is not full, a bad MGID, unavailable MTU, rate or
+        life time, or another partition.
         """
         query.need(*_CREATES)
         requested = query.requested

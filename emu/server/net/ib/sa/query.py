@@ -39,6 +39,23 @@ def of_a_host(most: int) -> int:
     return most // 2
 
 
+def limit_reached(
+    owners: Collection[CapacityUser | None], owner: CapacityUser, most: int, of_a_port: int
+) -> str:
+    """Return the limit that allows no more of ``owner``'s, in words; else "".
+
+    ``owners`` has the owner of each. ``most`` may exist, ``of_a_port`` of one port and half of them
+    of one host, so that neither uses up those of the others.
+    """
+    if len(owners) >= most:
+        return f"the limit is {most}"
+    if sum(one is not None and one.port == owner.port for one in owners) >= of_a_port:
+        return f"the limit of a port is {of_a_port}"
+    if sum(one is not None and one.host == owner.host for one in owners) >= of_a_host(most):
+        return f"the limit of a host is {of_a_host(most)}"
+    return ""
+
+
 def check_capacity(
     owners: Collection[CapacityUser | None],
     owner: CapacityUser,
@@ -46,17 +63,9 @@ def check_capacity(
     of_a_port: int,
     what: str,
 ) -> None:
-    """Raise SaError, NO_RESOURCES, for one more of ``owner``'s; ``owners`` has one for each.
-
-    ``most`` may exist, ``of_a_port`` of one port and half of them of one host, so that neither uses
-    up those of the others.
-    """
-    if len(owners) >= most:
-        raise SaError(SaStatus.NO_RESOURCES, f"the limit is {most} {what}")
-    if sum(one is not None and one.port == owner.port for one in owners) >= of_a_port:
-        raise SaError(SaStatus.NO_RESOURCES, f"the limit of a port is {of_a_port} {what}")
-    if sum(one is not None and one.host == owner.host for one in owners) >= of_a_host(most):
-        raise SaError(SaStatus.NO_RESOURCES, f"the limit of a host is {of_a_host(most)} {what}")
+    """Raise SaError, NO_RESOURCES, for one more of ``owner``'s beyond :func:`limit_reached`."""
+    if limit := limit_reached(owners, owner, most, of_a_port):
+        raise SaError(SaStatus.NO_RESOURCES, f"{limit} {what}")
 
 
 class SubnetPorts:

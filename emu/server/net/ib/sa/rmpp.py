@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from emu.device.ports import Clock, Timer
-from emu.server.net.ib.sa.query import of_a_host
+from emu.server.net.ib.sa.query import CapacityUser, limit_reached
 from emu.server.net.ib.sa.worker import Job, Worker
 from layouts.wire.sa import (
     DATA_BYTES,
@@ -76,14 +76,12 @@ class RmppSender:
         Limits are MAX_TRANSFERS in all, half of them for the LID's host, and
         MAX_TRANSFERS_OF_A_PORT for the LID.
         """
-        host = self._host_of(key[0])
-        of_port = sum(lid == key[0] for lid, _, _ in self._transfers)
-        of_host = sum(self._host_of(lid) == host for lid, _, _ in self._transfers)
-        return (
-            len(self._transfers) < MAX_TRANSFERS
-            and of_port < MAX_TRANSFERS_OF_A_PORT
-            and of_host < of_a_host(MAX_TRANSFERS)
-        )
+        owners = [self._owner(each) for each in self._transfers]
+        limit = limit_reached(owners, self._owner(key), MAX_TRANSFERS, MAX_TRANSFERS_OF_A_PORT)
+        return not limit
+
+    def _owner(self, key: Key) -> CapacityUser:
+        return CapacityUser(key[0], self._host_of(key[0]))
 
     def start(self, key: Key, answer: sa_mad, data: bytes, send: Callable[[bytes], None]) -> None:
         """Begin to send ``data`` in segments, under the headers of ``answer`` (a view of a MAD).
