@@ -1,9 +1,11 @@
 """Compressed completions: sessions, mini CQEs, holes, owners (core/en_rx.c, DPDK's mlx5_rx.c)."""
 
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from helpers.device.eth_nodes import node_alone
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.device.models import LINKS
@@ -48,9 +50,12 @@ ALL = pytest.mark.parametrize("form", list(MiniCqeFormat), ids=lambda form: form
 BOTH = pytest.mark.parametrize("layout", list(CompressionLayout), ids=lambda layout: layout.name)
 
 
+MODEL = "connectx6dx"
+
+
 @pytest.fixture
 def base_model():
-    return LINKS["connectx6dx"][PortType.ETH]
+    return LINKS[MODEL][PortType.ETH]
 
 
 class Batch:
@@ -71,25 +76,24 @@ def batch(hca):
     return lambda: Batch(hca)
 
 
-@pytest.fixture
-def lead(driver, td):
+def lead_to(driver, *rqns):
     """Lead all packets to each of some queues; the flow's tag is of its destination port."""
+    flows, td = Flows(driver), alloc_td(driver)
+    table = flows.table(0, log_size=3)
+    flows.set_root(table)
+    targets = [
+        to_tir(create_indirect_tir(driver, td, create_rqt(driver, [rqn]), **rss())) for rqn in rqns
+    ]
+    by_port = flows.group(table, 0, 2, ip_protocol=0xFF, udp_dport=0xFFFF)
+    for index, tag in enumerate(TAGS[1:]):
+        values = {"ip_protocol": UDP, "udp_dport": 81 + index}
+        flows.entry(table, index, by_port, *targets, tag=tag, **values)
+    flows.entry(table, 7, flows.group(table, 7, 7), *targets)
 
-    def to(*rqns):
-        flows = Flows(driver)
-        table = flows.table(0, log_size=3)
-        flows.set_root(table)
-        targets = [
-            to_tir(create_indirect_tir(driver, td, create_rqt(driver, [rqn]), **rss()))
-            for rqn in rqns
-        ]
-        by_port = flows.group(table, 0, 2, ip_protocol=0xFF, udp_dport=0xFFFF)
-        for index, tag in enumerate(TAGS[1:]):
-            values = {"ip_protocol": UDP, "udp_dport": 81 + index}
-            flows.entry(table, index, by_port, *targets, tag=tag, **values)
-        flows.entry(table, 7, flows.group(table, 7, 7), *targets)
 
-    return to
+@pytest.fixture
+def lead(driver):
+    return partial(lead_to, driver)
 
 
 def make_queue(node, form, layout=BASIC, log_size=6, cqe_sz=0, **options):
@@ -571,15 +575,14 @@ def told(raw, form):
     return fields, raw[63] >> 4
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(deadline=None)
 @given(
     steps=steps, form=st.sampled_from(MiniCqeFormat), layout=st.sampled_from(CompressionLayout),
     is_striding=st.booleans(), log_size=st.sampled_from([5, 6]),
 )  # fmt: skip
-def test_any_traffic_is_told_as_without(
-    hca, node, lead, steps, form, layout, is_striding, log_size
-):
+def test_any_traffic_is_told_as_without(steps, form, layout, is_striding, log_size):
     """Each packet goes to two queues, of which one is compressed."""
+    node = node_alone(MODEL)
     twins = []
     for cq in (CompressedQueue(node, log_size, form=form, layout=layout),
                node.completion_queue(log_size)):  # fmt: skip
@@ -589,7 +592,7 @@ def test_any_traffic_is_told_as_without(
         else:
             rq = ReceiveQueue(node, cq=cq, log_size=6, log_stride=4, vsd=0)
         twins.append(rq)
-    lead(*(rq.rqn for rq in twins))
+    lead_to(node.driver, *(rq.rqn for rq in twins))
     region = node.region(2048)
     for step in steps:
         if not is_striding:
@@ -597,9 +600,9 @@ def test_any_traffic_is_told_as_without(
                 for _ in step:
                     rq.post(region.sge(0, 2048))
         before = slots(twins[0].cq, 1 << log_size), twins[0].cq.ci
-        with Batch(hca):
+        with Batch(node.hca):
             for one in step:
-                arrive(hca, one)
+                arrive(node.hca, one)
         _check_ring(twins[0].cq, *before)
         found = [_all(rq.cq) for rq in twins]
         assert len(found[0]) == len(found[1])

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from helpers.device.eth_nodes import node_alone
 from helpers.device.lro import LRO
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,12 +19,7 @@ from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.split_queue import SplitQueue
-from emu.driver.nodes.roce import functions_on
-from emu.driver.nodes.two_nodes import brought_up
-from emu.driver.verbs.node import Node
 from emu.driver.world.cable import arrive
-from emu.driver.world.clock import HandClock
-from emu.driver.world.tap_wire import TapWire
 from layouts.enums import CapMode, CapType, CqeOpcode, Op, PortType, Status
 from layouts.eth_enums import RqState, ShampoAlignment, ShampoMatch, WqType
 from layouts.function.eth_caps import shampo_cap
@@ -34,12 +30,12 @@ TCP4, TCP6 = 54, 74
 """Bytes of a header without options."""
 
 
-MODEL = LINKS["connectx7"][PortType.ETH]
+MODEL = "connectx7"
 
 
 @pytest.fixture
 def base_model():
-    return MODEL
+    return LINKS[MODEL][PortType.ETH]
 
 
 def queue_of(node, posted=3, tir=None, **options):
@@ -540,8 +536,7 @@ steps = st.lists(st.one_of(streams, streams, others), min_size=1, max_size=30)
                                                           ShampoAlignment.STRIDE]),
 )  # fmt: skip
 def test_any_traffic_by_the_drivers_rules(steps, log_count, log_reservation, log_packets, align):
-    # Each example has its own guest: queues of the others would keep their memory.
-    (node,) = brought_up(Node, functions_on([TapWire()], HandClock(), MODEL))
+    node = node_alone(MODEL)
     log_reservation = min(log_reservation, log_count + 8)
     rq = queue_of(
         node, log_count=log_count, log_reservation=log_reservation, log_packets=log_packets,
