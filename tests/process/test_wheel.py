@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -124,8 +123,7 @@ def test_a_source_distribution_makes_the_same_wheel(wheel, sources, tmp_path):
     command = [sys.executable, "-c", code, tmp_path]
     subprocess.run(command, cwd=sources, capture_output=True, check=True)
     (path,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(path) as archive:
-        archive.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xf", path, "-C", tmp_path], check=True)
     unpacked = tmp_path / path.name.removesuffix(".tar.gz")
     assert contents(built(unpacked, tmp_path / "wheel")) == contents(wheel)
     for page in ("README.md", "CHANGELOG.md", "LICENSE", "examples/ucx/ucx.sh"):
