@@ -22,6 +22,7 @@ from rich.console import Console
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 from emu.guests.machine import accel, qemu
 from emu.host.user_error import UserError
+from emu.version import code_line
 
 Part = Callable[[Base, int | None, Quiet], list[Section]]
 
@@ -136,7 +137,7 @@ def base_of(suite: str, kvm: bool, cpus: int) -> Base:
 
 def run(parts: Sequence[str], base: Base, repeat: int | None, quiet: Quiet) -> Report:
     """Measure, and record the conditions."""
-    report = Report([machine.conditions()])
+    report = Report([machine.conditions(), f"device code: {code_line()}"])
     if base.accelerator == "kvm":
         report.conditions.append("guests with KVM")
     if not {*parts}.isdisjoint(IN_GUESTS):

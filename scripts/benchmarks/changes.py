@@ -119,7 +119,7 @@ def print_changes(console: Console, found: Sequence[Change]) -> None:
     if ratios:
         console.print(
             f"{len(found)} rows; the median of their ratios is {statistics.median(ratios):.2f}:"
-            " far from 1 the machine differs, not the code.",
+            " far from 1 the machine differs, or only one run is compiled.",
             highlight=False,
         )
 
