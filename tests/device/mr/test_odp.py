@@ -30,6 +30,8 @@ WQE, RDMA, MEMORY = PageFaultSubtype.WQE, PageFaultSubtype.RDMA, PageFaultSubtyp
 PROT, REMOTE = CqeSyndrome.LOCAL_PROT_ERR, CqeSyndrome.REMOTE_ACCESS_ERR
 SHARED_RECEIVE, SEND_OR_WRITE, RECEIVE, READ_OR_ATOMIC = range(4)
 RDMA_READ, RDMA_WRITE = 4, 6
+PAGE_TIMEOUT_NS = 100_000_000
+"""How long a responder waits for a page before it asks to come again."""
 
 
 @pytest.fixture
@@ -143,6 +145,33 @@ class TestResponder:
         assert channel.received() == []
         assert pinned[1].read(0, 100) == TEXT[100:200]
         assert not any(target.read(0, 100))
+
+    @pytest.mark.hostile
+    @pytest.mark.parametrize("service", [XRC])
+    @pytest.mark.parametrize("ends", ["two functions", "packets"], indirect=True)
+    def test_no_request_is_lost_that_has_waited(self, channel, pagers, pinned, clock):
+        """The sender begins anew twice, and names another shared queue each time."""
+        domain = channel.right.hca.srqs.get(channel.srqn).xrcd.handle
+        other = SharedQueue(channel.right, xrcd=domain, cq=channel.right.completion_queue())
+        queues, data = (channel.srq, other), pinned[0]
+        targets = [PagedRegion(pagers[1], 4096, va=va << 40) for va in (2, 4)]
+        for queue, target in zip(queues, targets, strict=True):
+            queue.post(target.sge())
+            channel.srqn = queue.srqn
+            channel.send(data.sge(0, 100))
+            event = pagers[1].fault()
+            self.begin_anew(channel)
+            channel.settle()
+            clock.advance(PAGE_TIMEOUT_NS)  # held packets are dropped
+            channel.settle()
+            pagers[1].must_resume(event)
+        for at, queue, target in zip((100, 200), queues, targets, strict=True):
+            target.bring_in()
+            channel.srqn = queue.srqn
+            channel.send(data.sge(at, 100))
+            channel.settle()
+            assert target.read(0, 100) == TEXT[at : at + 100]
+        assert len(channel.sent()) == 2
 
 
 class TestRequester:

@@ -74,7 +74,8 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     Returns RnrNak for an empty queue (out_of_buffer is counted), on UC Dropped. Without a receive
     queue the result is that of ``invalid_request``. An unreadable queue moves the queue pair to ERR
     with WQ_CATAS_ERROR: Nak (REMOTE_OPERATIONAL_ERROR), on UC Dropped. A WQE that was set aside is
-    reused first. The SRQ's limit event may be raised.
+    reused first, or returned to its queue if that is another SRQ. The SRQ's limit event may be
+    raised.
     """
     srq = qp.srq
     if qp.st is _XRC:
@@ -90,10 +91,13 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     if queue is None or cq is None:
         return invalid_request(hca, qp, RxCheck.RESOURCE, "no receive queue")
     kept = qp.waiting_receive
-    if kept is not None and kept.wqe is not None and kept.srqn == srqn:
-        # The message has waited for a page and is repeated.
-        message.receive, qp.waiting_receive = kept, None
-        return None
+    if kept is not None:
+        qp.waiting_receive = None
+        if kept.wqe is not None and kept.srqn == srqn:
+            # The message has waited for a page and is repeated.
+            message.receive = kept
+            return None
+        give_back(hca.srqs, kept)
     arrival: TagMatch | None = None
     try:
         if srq is None:
@@ -146,6 +150,16 @@ def track_at_srq(srqs: Table[Srq], qp: Qp, message: Message) -> None:
     receive = message.receive
     if qp.st in _WITHOUT_REFERENCE and receive is not None and receive.wqe is not None:
         srqs.need(receive.srqn).track_in_flight(receive)
+
+
+def give_back(srqs: Table[Srq], receive: ReceiveRequest) -> None:
+    """Return a WQE that was set aside to its XRC SRQ, as the next message names another one.
+
+    Does nothing if the SRQ was destroyed, or the WQE is complete.
+    """
+    wqe, receive.wqe = receive.wqe, None
+    if wqe is not None:
+        srqs.need(receive.srqn).queue.give_back(wqe)
 
 
 def set_aside(srqs: Table[Srq], qp: Qp, message: Message) -> None:

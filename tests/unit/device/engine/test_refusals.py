@@ -254,17 +254,17 @@ class TestReceiver:
         qp = some(st=QpType.RC, srq=None, rq=rq, rcq=rcq, waiting_receive=None)
         assert receive.check_resource(some(), qp, some()) == "no receive queue"
 
-    @pytest.mark.parametrize("other", ["queue", "message"])
-    def test_a_kept_request_is_the_same_messages(self, other):
-        """One of another queue, or one that is filled already, is not taken for the next one."""
-        kept = some(wqe="kept", srqn=7 if other == "queue" else 0)
-        if other == "message":
-            kept.wqe = None
-        ring = some(take=lambda: "next")
+    @pytest.mark.parametrize(("wqe", "returned"), [("kept", ["kept"]), (None, [])])
+    def test_a_kept_request_is_the_same_messages(self, wqe, returned):
+        """One of another queue returns there, one that is filled already does not."""
+        given = []
+        srqs = some(need={7: some(queue=some(give_back=given.append))}.__getitem__)
+        kept, ring = some(wqe=wqe, srqn=7), some(take=lambda: "next")
         qp = some(st=QpType.RC, srq=None, rq=ring, rcq="cq", waiting_receive=kept)
         message = some(receive=None)
-        assert receive.check_resource(some(), qp, message) is None
-        assert (message.receive.wqe, qp.waiting_receive) == ("next", kept)
+        assert receive.check_resource(some(srqs=srqs), qp, message) is None
+        assert (message.receive.wqe, qp.waiting_receive) == ("next", None)
+        assert (kept.wqe, given) == (None, returned)
 
     @pytest.mark.parametrize(("rq", "rcq"), [(None, "cq"), ("rq", None), (None, None)])
     def test_a_datagram_to_one(self, monkeypatch, rq, rcq):

@@ -14,7 +14,7 @@ from emu.device.engine.qp.flush import fail_receive
 from emu.device.engine.rc.checks import RxCheck, invalid_request
 from emu.device.engine.rc.duplicates import may_read_again
 from emu.device.engine.rc.packets.responses import ResponseQueue
-from emu.device.engine.rc.receive import check_resource, track_at_srq
+from emu.device.engine.rc.receive import check_resource, give_back, track_at_srq
 from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first
 from emu.device.engine.rc.responder import (
     begin_segments,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
 _UC: Final = QpType.UC
+_XRC: Final = QpType.XRC
 _SEND: Final = MsgOp.SEND
 _FETCH_ADD: Final = MsgOp.FETCH_ADD
 _SENDS: Final = PacketKind.SEND
@@ -222,18 +223,17 @@ class PacketExecution:
     def _take_wqe(self, message: Message) -> Outcome | None:
         """Take a receive WQE: that of an incomplete message if there is one, else the next.
 
-        On XRC an incomplete message for another SRQ keeps its WQE. Returns None, or the outcome of
-        ``check_resource``.
+        On XRC that of an incomplete message for another SRQ returns to its queue. Returns None, or
+        the outcome of ``check_resource``.
         """
         qp, spare = self._qp, self._spare
-        if (
-            spare is None
-            or spare.wqe is None
-            or (qp.st is QpType.XRC and spare.srqn != message.srqn)
-        ):
-            return check_resource(self._hca, qp, message)
-        message.receive, self._spare = spare, None
-        return None
+        if spare is not None:
+            self._spare = None
+            if spare.wqe is not None and (qp.st is not _XRC or spare.srqn == message.srqn):
+                message.receive = spare
+                return None
+            give_back(self._hca.srqs, spare)
+        return check_resource(self._hca, qp, message)
 
     def read(self, packet: Packet) -> Outcome | None:
         """Execute a READ request: check its range now; later polls send its data.
