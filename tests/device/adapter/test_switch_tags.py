@@ -1,9 +1,12 @@
 """The embedded switch takes VLAN tags off packets, and puts others in front."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.device.switches import UPLINK, Switch
 
 from emu.device.port.eth.frame import MAX_BYTES, Frame
+from emu.device.port.eth.plain import plain
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
     set_field,
@@ -25,8 +28,8 @@ BESIDE = {
 }
 
 
-def tagged(*tags):
-    return PLAIN[:12] + b"".join(tags) + PLAIN[12:]
+def tagged(*tags, frame=PLAIN):
+    return frame[:12] + b"".join(tags) + frame[12:]
 
 
 @pytest.fixture
@@ -102,6 +105,23 @@ def test_short_and_long_frames(switch):
     switch.fdb.entry(switch.first, 1, group, to_vport(UPLINK), also=PUSH, beside=BESIDE)
     manager.switch.forward(manager, Frame(PLAIN.ljust(MAX_BYTES, b"x"), source_port=0))
     assert switch.wire.sent() == []
+
+
+@pytest.mark.parametrize("gso_size", [0, 1000])
+def test_a_third_tag_before_the_sender_has_its_offloads(switch, gso_size):
+    """Tables match two tags; checksums and segments are still those of the packet."""
+    switch.entry(also=PUSH, beside=BESIDE)
+    manager = switch.manager.hca
+    packet = EthPacket(payload=bytes(range(250)) * 6, checked=False)
+    twice, thrice = (
+        Frame(tagged(*tags, frame=packet.frame()), gso_size, checked=True)
+        for tags in ((OTHER, OTHER), (TAG, OTHER, OTHER))
+    )
+    manager.switch.forward(manager, replace(twice, source_port=0))
+    (sent,) = switch.wire.sent()
+    assert sent.data == thrice.data
+    front = sent.data[:12] + TAG
+    assert plain(sent) == [front + data[12:] for data in plain(twice)]
 
 
 def test_a_changed_entry_pushes_another_tag(switch):

@@ -588,6 +588,32 @@ def test_super_frame_is_cut(hca, node, lead, version, vsd, tags):
     assert hca.nic_vport.received.octets == len(expected) * header + len(payload)
 
 
+THREE_TAGS = (0x88A8, 1), (0x8100, 2), (0x8100, 3)
+
+
+def test_super_frame_behind_three_tags_is_cut(hca, node, lead):
+    """More than tables match: an entry of a switch may push the third."""
+    rq = ReceiveQueue(node, log_size=6)
+    lead(rq.rqn)
+    buffers = Buffers(rq, count=40)
+    payload = bytes(range(251)) * 21
+    packet = EthPacket(payload=payload)
+    cut = plain(Frame(unsegmented(packet.header(), payload, 1000), 1000, checked=True))
+    front = replace(packet, tags=THREE_TAGS).front
+    arrive(hca, Frame(front + packet.frame()[14:], 1000, checked=True))
+    found = buffers.drain()
+    assert [data for _, data in found] == [front + data[14:] for data in cut]
+    assert all(right_sum(entry, data) for entry, data in found)
+    assert hca.nic_vport.received.errors == 0
+
+
+def test_checksums_behind_three_tags_are_filled_in(hca, rq):
+    buffers = Buffers(rq)
+    packet = EthPacket(payload=b"data" * 50, tags=THREE_TAGS)
+    arrive(hca, Frame(replace(packet, checked=False).frame(), checked=True))
+    assert [data for _, data in buffers.drain()] == [packet.frame()]
+
+
 def test_short_end_of_a_super_frame_is_padded(hca, rq):
     buffers = Buffers(rq)
     packet = EthPacket(payload=b"x" * 100)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers
+from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers, behind_tags
 
 MODULUS: Final = 0xFFFF
 CHECKSUM_AT: Final = {TCP: 16, UDP: 6}
@@ -83,8 +83,10 @@ def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
 
     ``l3`` requests the IPv4 header's checksum, ``l4`` TCP's or UDP's over the whole packet; the old
     field contents do not matter. A checksum without its header is skipped, TCP's and UDP's in a
-    fragment too (wqe_eth_seg.cs_flags). UDP gets 0xffff instead of 0.
+    fragment too (wqe_eth_seg.cs_flags). UDP gets 0xffff instead of 0. The packet may be behind more
+    tags than are parsed.
     """
+    headers = behind_tags(headers)
     frame = bytearray(headers.frame)
     if l3 and headers.version == 4:
         at, stop = headers.l3 + 10, headers.l3 + _header_bytes(headers)

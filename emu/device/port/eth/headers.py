@@ -25,6 +25,9 @@ TAG_BYTES: Final = 4
 MAX_TAGS: Final = 2
 """Maximum number of tags that a flow group matches; a third TPID counts as the Ethertype."""
 
+MAX_STACKED: Final = 16
+"""Maximum number of tags behind those, before an IP packet whose offloads are still to be done."""
+
 MAX_EXTENSIONS: Final = 16
 """Maximum number of IPv6 extension headers; behind more, no transport header is found."""
 
@@ -221,6 +224,25 @@ def despite_length(headers: Headers) -> Headers:
     if isinstance(headers, Marked):
         return Marked(packet, headers.registers, headers.source)
     return packet
+
+
+def behind_tags(headers: Headers, whole: bool = True) -> Headers:
+    """Return the headers of the IP packet behind more tags than MAX_TAGS; else ``headers``.
+
+    For offloads that a frame's sender has requested before entries pushed tags: they know where the
+    packet begins. ``whole`` as in :func:`parse`.
+    """
+    if headers.ethertype not in _TPIDS:
+        return headers
+    frame, at = headers.frame, headers.l3
+    for _ in range(MAX_STACKED):
+        if at + TAG_BYTES > len(frame):
+            break
+        ethertype: int = _u16(frame, at + 2)[0]
+        at += TAG_BYTES
+        if ethertype not in _TPIDS:
+            return parse_ip(frame, at, ethertype, whole) or headers
+    return headers
 
 
 def parse_ip(frame: bytes, at: int, ethertype: int, whole: bool = True) -> Headers | None:

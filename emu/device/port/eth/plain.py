@@ -6,7 +6,7 @@ from typing import Final
 
 from emu.device.port.eth.checksum import CHECKSUM_AT, insert
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import TCP, FrameError, Headers, parse
+from emu.device.port.eth.headers import TCP, FrameError, Headers, behind_tags, parse
 from emu.device.port.eth.segment import MAX_SEGMENTS, segment
 
 _UDP_BYTES: Final = 8
@@ -43,14 +43,18 @@ def is_sound(frame: Frame) -> bool:
     size, data = frame.gso_size, frame.data
     if not size:
         return True
-    headers = parse(data, whole=False)
+    headers = behind_tags(parse(data, whole=False), whole=False)
     if not headers.l4 or headers.protocol not in CHECKSUM_AT:
         return False
     return header_bytes(headers) < len(data) <= size * MAX_SEGMENTS
 
 
 def header_bytes(headers: Headers) -> int:
-    """Return the bytes of all super-frame headers. Raises FrameError unless TCP or UDP."""
+    """Return the bytes of all super-frame headers. Raises FrameError unless TCP or UDP.
+
+    The packet may be behind more tags than are parsed.
+    """
+    headers = behind_tags(headers, whole=False)
     if not headers.l4 or headers.protocol not in CHECKSUM_AT:
         raise FrameError("super-frame of a packet that is neither TCP nor UDP")
     return headers.l4 + transport_bytes(headers)
