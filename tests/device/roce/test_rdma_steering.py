@@ -8,6 +8,7 @@ from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
 from emu.device.port.eth.headers import UPLINK
 from emu.device.rounds.costs import LOG_STEERED_PER_STEP
+from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import (
     context_fields,
     entry_fields,
@@ -17,6 +18,9 @@ from emu.driver.ethernet.flow_fields import (
     to_table,
     to_tir,
 )
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
+from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.nodes.roce import on_a_cable, on_one_segment
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.node import Node
@@ -192,14 +196,36 @@ def test_what_no_entry_matches_goes_on(ends):
     assert table.counted == (0, 0)
 
 
+def switch_domain(node):
+    """Root a table whose misses go to the interface's tables."""
+    fields = table_fields(1, table_miss_action=TableMissAction.SWITCH_DOMAIN)
+    must = node.driver.must
+    number = must(Op.CREATE_FLOW_TABLE, table_type=RX, **fields).table_id
+    must(Op.SET_FLOW_TABLE_ROOT, table_type=RX, table_id=number)
+
+
+def test_a_miss_of_an_own_packet_leads_to_a_receive_queue(clock):
+    (node,) = on_one_segment(clock, 1)
+    channel, flows = Channel(QpType.UC, node, node), Flows(node.driver)
+    switch_domain(node)
+    rq = ReceiveQueue(node)
+    buffers = Buffers(rq)
+    table = flows.table(0, log_size=0)
+    flows.set_root(table)
+    tirn = create_direct_tir(node.driver, alloc_td(node.driver), rq.rqn)
+    flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn))
+    assert write(channel, 64).read(0, 64) == bytes(64)
+    ((_, data),) = buffers.drain()
+    assert TEXT[:64] in data
+    looped = node.hca.nic_vport.looped_in
+    assert (looped.packets, looped.octets) == (1, len(data))
+
+
 def test_a_miss_may_lead_to_the_tables_of_the_interface(clock):
     """Linux' last table of RDMA_RX: nobody there takes the packet."""
     left, right = on_a_cable(clock)
     channel = Channel(QpType.UC, left, right)
-    fields = table_fields(1, table_miss_action=TableMissAction.SWITCH_DOMAIN)
-    must = right.driver.must
-    number = must(Op.CREATE_FLOW_TABLE, table_type=RX, **fields).table_id
-    must(Op.SET_FLOW_TABLE_ROOT, table_type=RX, table_id=number)
+    switch_domain(right)
     discards = right.hca.nic_vport.steering_discards
     assert write(channel, 64).read(0, 64) == bytes(64)
     assert right.hca.nic_vport.steering_discards == discards + 1

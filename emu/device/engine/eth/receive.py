@@ -113,6 +113,22 @@ def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
         return
 
 
+def loop_back_roce(hca: Hca, data: bytes) -> None:
+    """Take a RoCE frame that the function has sent to itself.
+
+    RDMA_RX tables may hand it on to NIC_RX. Every TIR takes it there, because it is of no send
+    queue. A frame that no queue takes counts as steering_discards.
+    """
+    vport = hca.nic_vport
+    if not vport.is_up or roce.take(hca, data, is_looped=True):
+        return
+    try:
+        _steer_one(hca, Frame(data, source_port=hca.vhca.vport_number), None)
+    except FrameError:
+        return
+    _count_looped(vport, data, 1, len(data))
+
+
 def take(hca: Hca, frame: Frame) -> None:
     """Take a frame from the wire now, without the planned faults of :func:`arrive`.
 

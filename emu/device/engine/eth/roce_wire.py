@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.eth import pacing, roce, sniffer
+from emu.device.engine.eth import pacing, sniffer
+from emu.device.engine.eth.receive import loop_back_roce
 from emu.device.engine.eth.roce_departures import MAX_HELD, Departures
 from emu.device.engine.eth.steering import rdma as rdma_steering
 from emu.device.engine.eth.steering.rdma import RdmaVerdict
@@ -255,7 +256,7 @@ class RoceWire:
         if frame[:MAC_BYTES] in hca.gids.macs:
             if hca.is_sniffed:
                 sniffer.copy(hca, hca.sniffer_rx, Frame(frame))
-            looped = partial(roce.take, hca, frame, is_looped=True)
+            looped = partial(loop_back_roce, hca, frame)
             if not hca.backlogs.rx.do(len(frame), contain, hca.health, looped):
                 hca.roce.dropped["queue full"] += 1
         else:
