@@ -6,12 +6,97 @@ its own description.
 
 from __future__ import annotations
 
+import logging
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from emu.device.faults.event import Event, Result
 from emu.device.faults.parameters import COUNT, MS, repetitions
 from emu.device.faults.registry import action
 from emu.device.faults.rule import Rule
+
+log = logging.getLogger(__name__)
+
+MAX_DELAYED = 10_000
+"""Maximum number of delayed events; further ones are not delayed."""
+
+
+class PlaceInLine:
+    """An event in a line, which happens when it is due and none is before it."""
+
+    __slots__ = ("call", "is_due")
+
+    def __init__(self, call: Callable[[], object], *, is_due: bool) -> None:
+        self.call = call
+        self.is_due = is_due
+
+
+class Lines:
+    """Events that happen in order, such as a queue's: a delayed one delays all behind it."""
+
+    def __init__(
+        self, guarded: Callable[[Callable[[], object]], None], on_empty: Callable[[], None]
+    ) -> None:
+        """Make late calls by ``guarded``, and call ``on_empty`` after the last one of all."""
+        self._guarded = guarded
+        self._on_empty = on_empty
+        self._lines: dict[object, deque[PlaceInLine]] = {}
+        self._count = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def delay(self, line: object, call: Callable[[], object]) -> Callable[[], None]:
+        """Put a call at the end of a line; return a function that reports it as due."""
+        self._make_space(line)
+        place = PlaceInLine(call, is_due=False)
+        self._add(line, place)
+
+        def due() -> None:
+            place.is_due = True
+            self._go_on(line)
+
+        return due
+
+    def follow(self, line: object, call: Callable[[], object]) -> bool:
+        """Put a call behind the delayed ones of its line; return False if none is there."""
+        self._make_space(line)
+        if line not in self._lines:
+            return False
+        self._add(line, PlaceInLine(call, is_due=True))
+        return True
+
+    def clear(self) -> None:
+        """Forget all calls."""
+        for places in self._lines.values():
+            places.clear()
+        self._lines.clear()
+        self._count = 0
+
+    def _add(self, line: object, place: PlaceInLine) -> None:
+        self._lines.setdefault(line, deque()).append(place)
+        self._count += 1
+
+    def _make_space(self, line: object) -> None:
+        """Make all calls of a line early, in order, where MAX_DELAYED wait in all lines."""
+        if self._count < MAX_DELAYED or line not in self._lines:
+            return
+        log.warning("%d events wait in line: those of one line are not delayed", self._count)
+        for place in self._lines[line]:
+            place.is_due = True
+        self._go_on(line)
+
+    def _go_on(self, line: object) -> None:
+        """Make the calls of a line up to the next delayed one."""
+        places = self._lines.get(line)
+        while places and places[0].is_due:
+            self._count -= 1
+            self._guarded(places.popleft().call)
+        if places is not None and not places and self._lines.get(line) is places:
+            del self._lines[line]
+            if not self._lines:
+                self._on_empty()
 
 
 class Losable(Event[Result]):

@@ -67,6 +67,14 @@ class RuleInjector(Protocol):
         ``ends_with_objects``.
         """
 
+    def later_in_line(
+        self, rule: Rule, line: object, call: Callable[[], object], event: Event[Any]
+    ) -> None:
+        """Do :meth:`later`, and delay the later calls of a line as well, which are in order."""
+
+    def follows_in_line(self, line: object, call: Callable[[], object]) -> bool:
+        """Make ``call`` behind the delayed calls of a line; return False if there are none."""
+
     def behind_next(self, rule: Rule, event: Event[Any]) -> None:
         """Perform an event after the next event of its point, or when its rule is removed."""
 

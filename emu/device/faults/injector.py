@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from emu.device.faults.decision import RuleState
+from emu.device.faults.delivery_actions import MAX_DELAYED, Lines
 from emu.device.faults.effects import Effects
 from emu.device.faults.event import Event, NoEffectError
 from emu.device.faults.moments import LOAD_POINT, POWER_ON_POINT
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
-
-MAX_DELAYED = 10_000
-"""Maximum number of delayed events; further ones are not delayed."""
 
 ToCome = tuple[int, str]
 """Number of commands after which a call is due, and its subject."""
@@ -57,6 +55,8 @@ class Injector:
         """Pending timers: the rule of each, and the event if it ends with its objects."""
         self._behind: dict[str, list[tuple[Rule, Event[Any]]]] = {}
         """Events that wait for the next one of their point, with the rules that reordered them."""
+        self._lines = Lines(self.guarded, self._on_empty_lines)
+        """Events that wait behind delayed ones."""
         self.to_come: dict[ToCome, Callable[[], None]] = {}
         """Calls that are not due yet, in order; :meth:`at` adds them."""
         self._is_inside = False
@@ -184,6 +184,7 @@ class Injector:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        self._lines.clear()
         self._held = Counter()
         self._behind = {}
         self.effects.forget()
@@ -196,6 +197,7 @@ class Injector:
 
         Events with ``ends_with_objects`` False, such as packets, stay.
         """
+        self._lines.clear()
         for timer, (name, event) in list(self._timers.items()):
             if event is not None:
                 timer.cancel()
@@ -209,13 +211,19 @@ class Injector:
     def attach(self) -> None:
         """Set the HCA's ``faults``, and wrap exactly the ports of the armed rules' points.
 
-        ``faults`` is None without rules, due calls and a function off the bus. All views of guest
-        memory are dropped, by ``GuestMemory.watch``, so that rules see each access and CQE.
+        ``faults`` is None without rules, due calls, events that wait in line and a function off the
+        bus. All views of guest memory are dropped, by ``GuestMemory.watch``, so that rules see each
+        access and CQE.
         """
-        is_wanted = self.states or self.to_come or self.effects.is_any
+        is_wanted = self.states or self.to_come or self.effects.is_any or self._lines
         self.hca.probes.faults = self if is_wanted else None
         for names, stand in MOUNTS:
             stand(self, requested=not names.isdisjoint(self._by_point))
+
+    def _on_empty_lines(self) -> None:
+        """Disable the points if only events in line needed them."""
+        if not self.states:
+            self.attach()
 
     @property
     def is_gone(self) -> bool:
@@ -409,6 +417,16 @@ class Injector:
         held[rule.name] += 1
         timer = self.hca.port_clock.call_later(int(ms * 1_000_000), go)
         self._timers[timer] = rule.name, event if event.ends_with_objects else None
+
+    def later_in_line(
+        self, rule: Rule, line: object, call: Callable[[], object], event: Event[Any]
+    ) -> None:
+        """Do :meth:`later`, and delay the later calls of a line as well, which are in order."""
+        self.later(rule, self._lines.delay(line, call), event)
+
+    def follows_in_line(self, line: object, call: Callable[[], object]) -> bool:
+        """Make ``call`` behind the delayed calls of a line; return False if there are none."""
+        return self._lines.follow(line, call)
 
     def guarded(self, call: Callable[[], object]) -> None:
         """Run a delayed action; an exception in it is logged and does not propagate.

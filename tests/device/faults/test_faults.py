@@ -430,6 +430,81 @@ def test_completion_late_and_lost(qps, plan, node, clock):
     assert not one.cq.drain()
 
 
+class TestCompletionsInOrder:
+    """A queue is a ring: what comes after a delayed completion waits behind it."""
+
+    @pytest.fixture
+    def write(self, qps, node):
+        region = node.region(4096)
+
+        def post(count=1):
+            return [qps[0].write((region.key, region.va), region.sge(0, 8)) for _ in range(count)]
+
+        return post
+
+    def counters(self, qp):
+        qp.node.settle()
+        return [entry.wqe_counter for entry in qp.cq.drain()]
+
+    def test_later_ones_wait(self, qps, plan, write, clock):
+        one, _ = qps
+        plan('point="cqe"\naction="delay"\nms=20\nmatch.opcode="REQ"\ntimes=1')
+        sent = write(3)
+        assert self.counters(one) == []
+        clock.advance(20 * MS)
+        assert self.counters(one) == sent
+
+    def test_a_shorter_delay_ends_with_a_longer_one_before_it(self, qps, plan, write, clock):
+        one, _ = qps
+        plan(
+            '[[rule]]\npoint="cqe"\naction="delay"\nms=20\ntimes=1\n'
+            '[[rule]]\npoint="cqe"\naction="delay"\nms=5'
+        )
+        sent = write(2)
+        assert self.counters(one) == []
+        clock.advance(6 * MS)
+        assert self.counters(one) == []
+        clock.advance(10 * MS)
+        sent += write()
+        assert self.counters(one) == []
+        clock.advance(4 * MS)
+        assert self.counters(one) == sent[:2]
+        clock.advance(1 * MS)
+        assert self.counters(one) == sent[2:]
+
+    def test_a_queue_without_a_delayed_one_goes_on(self, qps, plan, write, node, clock):
+        one, two = qps
+        region = node.region(4096)
+        plan(f'point="cqe"\naction="delay"\nms=20\nmatch.qpn={one.qpn}\ntimes=1')
+        (sent,) = write()
+        two.write((region.key, region.va), region.sge(0, 8))
+        assert len(self.counters(two)) == 1
+        assert self.counters(one) == []
+        clock.advance(20 * MS)
+        assert self.counters(one) == [sent]
+
+    def test_without_rules_later_ones_still_wait(self, qps, plan, faults, write, clock):
+        one, _ = qps
+        plan('point="cqe"\naction="delay"\nms=20\ntimes=1')
+        sent = write()
+        one.node.settle()
+        faults.clear()
+        sent += write(2)
+        assert self.counters(one) == []
+        clock.advance(20 * MS)
+        assert self.counters(one) == sent
+        assert one.node.hca.probes.faults is None
+
+    def test_a_reset_forgets_them(self, qps, plan, write, function, clock):
+        one, _ = qps
+        plan('point="cqe"\naction="delay"\nms=20\ntimes=1')
+        write(3)
+        one.node.settle()
+        function.reset()
+        clock.advance(20 * MS)
+        assert not function.hca.health.internal_errors
+
+
 def test_plan_sees_completions_behind_those_before_it(qps, plan, node):
     """A queue whose entries follow each other in a page writes none of them unseen."""
     one, _ = qps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field as Bounds
@@ -13,10 +14,10 @@ from emu.device.engine.events.held import hold_or_write
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.send_requests import WQE_POINT, Failure
 from emu.device.engine.rc.dynamic import Dcr
-from emu.device.faults.delivery_actions import Delayable, Losable, Repeatable
+from emu.device.faults.delivery_actions import Losable, Repeatable
 from emu.device.faults.enum_names import number_of
 from emu.device.faults.event import MISSING, Event, EventField, Opened, RuleInjector, change_fields
-from emu.device.faults.parameters import DATA, one_of, set_in
+from emu.device.faults.parameters import DATA, MS, one_of, set_in
 from emu.device.faults.registry import Parameter, action, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.eth.rq import Rq
@@ -123,7 +124,7 @@ class WorkRequest(Event[Failure | None]):
     EventField("service", QpType),
     opened=Opened("fields of the entry", lambda _match: [cqe64], "cqe."),
 )  # fmt: skip
-class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
+class CompletionEvent(Losable[bool], Repeatable[bool]):
     """An entry for a completion queue. A dropped entry counts as written for the dispatcher."""
 
     __slots__ = ("_cq", "_entry", "_front", "_op_own", "_queue", "_solicited", "_whole", "opcode")
@@ -221,6 +222,16 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
         _stop(self.faults.hca, self._queue)
         return True
 
+    @action(
+        "the completion is delayed by ms, and so are later ones of its completion queue",
+        needs=[MS],
+    )
+    def delay(self, rule: Rule) -> bool:
+        """Write the entry after ``ms``: a queue is in order, so later entries wait behind it."""
+        write = partial(self._append, self._entry, self._op_own, solicited=self._solicited)
+        self.faults.later_in_line(rule, self._cq, write, self)
+        return True
+
     @action("fields of the completion are set to the values in set", needs=[set_in(cqe64)])
     def corrupt(self, rule: Rule) -> bool:
         """Write the entry with other fields; return whether the CQ takes it.
@@ -243,6 +254,11 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
         return self._write(entry, whole[OP_OWN] & ~1, solicited=self._solicited)
 
     def _write(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
+        """Do :meth:`_append`, or do it later, behind the delayed entries of the CQ."""
+        write = partial(self._append, entry, op_own, solicited=solicited)
+        return self.faults.follows_in_line(self._cq, write) or write()
+
+    def _append(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
         """Append an entry to the CQ; return False if the CQ refuses it.
 
         Returns True without a write if the CQ or the queue has been destroyed since.
