@@ -16,6 +16,7 @@ from emu.device import engine
 from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.engine import vhca_state
 from emu.device.engine.esw import sharing
+from emu.device.engine.eth import pacing
 from emu.device.engine.eth import queues as eth_queues
 from emu.device.engine.events import board, vport_change
 from emu.device.engine.events import eq as eq_engine
@@ -133,10 +134,10 @@ def quiesce(hca: Hca) -> None:
     """Stop all access to guest memory, whatever doorbells or timers are pending; keep the objects.
 
     End the function's virtual functions, unless it has failed, its sub-functions and the LAG that
-    it is master of. Unset its flow tables as roots of other switches. Cancel page faults, copies
-    and pulses. Drop all ready queues and backlogs. An Ethernet function that is not the manager
-    loses the address lists and promiscuous modes of its vPort; the manager gets NIC_VPORT_CHANGE if
-    that is armed.
+    it is master of. Unset its flow tables as roots of other switches, and end the rates that it has
+    set for vPorts. Cancel page faults, copies and pulses. Drop all ready queues and backlogs. An
+    Ethernet function that is not the manager loses the address lists and promiscuous modes of its
+    vPort; the manager gets NIC_VPORT_CHANGE if that is armed.
 
     A function may have 250,000 queues, each with pending callbacks. ``Hca.end_lifetime`` disables
     the callbacks; ``Object.cancel_work`` cancels a few in each round, when the objects are freed.
@@ -151,8 +152,10 @@ def quiesce(hca: Hca) -> None:
         vport_change.driver_ended(hca.nic_vport, hca.vhca)
     if hca.eswitch is not None:
         sharing.detach_slaves(hca.vhca)
+        limited = hca.eswitch.end_rates()
         for node in hca.adapter.nodes():
-            node.rates.roce = None  # its scheduling elements end with their manager
+            if node.vhca.vport_number in limited:
+                pacing.apply_to_all(node)
     if hca.sub_functions is not None:
         hca.sub_functions.stop_all()
     hca.end_lifetime()

@@ -36,6 +36,11 @@ class EswVport:
         self.classes: dict[int, SchedulingElement] = {}
         """Limits it by traffic class instead."""
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether an element limits the vPort or one of its traffic classes."""
+        return self.element is not None or bool(self.classes)
+
     def parse_by(self, parser: Parser) -> None:
         """Use a parser in both ACLs, and drop their cached decisions."""
         self.ingress.parse_by(parser)
@@ -109,6 +114,13 @@ class Eswitch:
             vport = self._vports[number] = EswVport(self._ledger)
             vport.parse_by(self.fdb.parser)
         return vport
+
+    def end_rates(self) -> frozenset[int]:
+        """Forget the scheduling elements, as their manager ends; return the vPorts that had any."""
+        limited = {number: vport for number, vport in self._vports.items() if vport.is_limited}
+        for vport in limited.values():
+            vport.element, vport.classes = None, {}
+        return frozenset(limited)
 
     def parse_by(self, parser: Parser) -> None:
         """Use a parser in all tables of the switch; drop their cached decisions."""

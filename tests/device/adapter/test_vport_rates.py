@@ -76,6 +76,18 @@ def test_rates_of_roce_end_with_the_managers_driver(switch, root, profile):
     assert [rates.roce for rates in found] == [None, None]
 
 
+def test_rates_of_queues_end_when_the_manager_fails(switch, root, caplog):
+    """Other functions go on, and so does a queue that waits."""
+    switch.vport(FIRST, root, mbps=10)
+    sq = switch.queue(FIRST, 200)
+    assert switch.passed(10 * MS)[0] < 20
+    switch.manager.hca.health.fail()
+    caplog.clear()
+    switch.members[FIRST].node.settle()
+    assert len(all_good(sq.cq)) == 200
+    assert sq.object.pacing is None
+
+
 def test_the_managers_own_queues_are_not_of_these(switch, root):
     switch.vport(FIRST, root, mbps=1)
     assert SendQueue(switch.manager.node).object.pacing is None
