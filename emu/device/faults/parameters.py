@@ -33,6 +33,9 @@ NameOrNumber: Final = StrictStr | StrictInt
 Fits = Callable[[object], str]
 """Returns the needed value, as text, if another one is given; else nothing."""
 
+FieldPlace = tuple[type[Prm], str]
+"""A structure, and the dotted path of a field in it."""
+
 EVENT_DATA: Final = "data."
 """Prefix that the names of fields of an event's data may have."""
 
@@ -92,7 +95,7 @@ def set_of(**fits: Fits) -> Parameter:
             if name not in fits:
                 yield "set", _no_field(name, [*fits])
             elif needed := fits[name](value):
-                yield f"set.{name}", other_value(needed, value)
+                yield f"set.{name}", _other_value(needed, value)
 
     return Parameter("set", Assignments, check)
 
@@ -116,20 +119,36 @@ def of_hex_digits(value: object) -> str:
 def set_in(prm: type[Prm]) -> Parameter:
     """Return a parameter ``set`` for new values of fields of a structure, by dotted names.
 
-    The parameter's check yields a mistake for each unknown name and each value of another kind.
+    The parameter's check yields the mistakes of :func:`misfit_values`.
     """
-
-    def check(values: Any, _rule: Mapping[str, object]) -> Iterator[Problem]:
-        for name, value in values.items():
-            if (needed := value_needed([(prm, name)], value)) is None:
-                yield "set", _no_field(name, names_in(prm))
-            elif needed:
-                yield f"set.{name}", other_value(needed, value)
-
-    return Parameter("set", Assignments, check)
+    return Parameter(
+        "set", Assignments, lambda values, _: misfit_values(values, lambda name: [(prm, name)])
+    )
 
 
-def other_value(needed: str, value: object) -> str:
+def misfit_values(
+    values: Mapping[str, object],
+    places_of: Callable[[str], Sequence[FieldPlace]],
+    several: str = "",
+) -> Iterator[Problem]:
+    """Yield a mistake for each field that no structure has, and for each value that none takes.
+
+    ``places_of`` returns where the field of a key may be, nothing where the rule does not determine
+    that. ``several`` is the name for more than one structure.
+    """
+    for path, value in values.items():
+        if not (places := places_of(path)):
+            continue
+        if (needed := _value_needed(places, value)) is None:
+            layouts, name = [layout for layout, _ in places], places[-1][1]
+            first = layouts[0]
+            one = several if len(layouts) > 1 else first.c_name or first.__name__
+            yield f"set.{path}", f"no field of {one}{near_fields(name, layouts)}"
+        elif needed:
+            yield f"set.{path}", _other_value(needed, value)
+
+
+def _other_value(needed: str, value: object) -> str:
     """Return the mistake of a value where a value of another kind is needed."""
     return f"{needed} is needed, not {given_text(value)}"
 
@@ -152,7 +171,7 @@ def _kind_at(prm: type[Prm], path: str) -> FieldKind | None:
     return _kind_at(kind.prm, rest) if isinstance(kind, Nested) else None
 
 
-def value_needed(places: Iterable[tuple[type[Prm], str]], value: object) -> str | None:
+def _value_needed(places: Iterable[FieldPlace], value: object) -> str | None:
     """Return the value that a field needs, as text; the field is at one of the dotted paths.
 
     "" if one of them takes ``value``, None if no structure has a field at its path.
@@ -231,17 +250,16 @@ def new_data(requested: Callable[[Mapping[str, Any]], object]) -> Parameter:
     """Return a parameter ``set`` for new values of the fields of an event's data.
 
     ``requested`` returns the types of events of a rule, as in ``match``. The parameter's check
-    yields a mistake for a name that the data of none of them has, and for a value of another kind.
+    yields the mistakes of :func:`misfit_values`.
     """
 
     def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
         layouts = event_layouts(requested(rule))
-        for path, value in values.items():
-            name = path.removeprefix(EVENT_DATA)
-            if (needed := value_needed([(layout, name) for layout in layouts], value)) is None:
-                yield f"set.{path}", f"no field of the event's data{near_fields(name, layouts)}"
-            elif needed:
-                yield f"set.{path}", other_value(needed, value)
+
+        def places_of(path: str) -> list[FieldPlace]:
+            return [(layout, path.removeprefix(EVENT_DATA)) for layout in layouts]
+
+        return misfit_values(values, places_of, "the event's data")
 
     return Parameter("set", Assignments, check)
 

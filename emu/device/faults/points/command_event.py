@@ -19,7 +19,7 @@ from emu.device.faults.event import (
     RuleInjector,
     set_fields,
 )
-from emu.device.faults.parameters import near_fields, other_value, value_needed
+from emu.device.faults.parameters import FieldPlace, misfit_values
 from emu.device.faults.registry import Parameter, Problem
 from emu.device.faults.rule import Assignments, Rule
 from emu.device.ports import DmaError
@@ -54,25 +54,20 @@ def _layouts_in(match: Mapping[str, Any]) -> list[type[Prm]]:
 def new_fields(*, is_out: bool) -> Parameter:
     """Return a parameter ``set`` for new values of the fields of a command's input or output.
 
-    The parameter's check yields a mistake for a name that no command of the rule has, and for a
-    value that none takes.
+    The parameter's check yields the mistakes of :func:`misfit_values`.
     """
 
     def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
         """Yield the names and values that no structure of the ``match``'s commands takes."""
         match = rule.get("match", {})
         commands = _commands(match)
-        for path, value in values.items():
+
+        def places_of(path: str) -> list[FieldPlace]:
             holders = [_holder(command, match, path, is_out=is_out) for command in commands]
             places = [(layout, name) for layout, name in holders if layout is not None]
-            if len(places) < len(holders) or not places:
-                continue  # a structure that the match does not determine
-            if (needed := value_needed(places, value)) is None:
-                lacking, name = [layout for layout, _ in places], places[-1][1]
-                one = lacking[0].__name__ if len(lacking) == 1 else "the commands of match"
-                yield f"set.{path}", f"no field of {one}{near_fields(name, lacking)}"
-            elif needed:
-                yield f"set.{path}", other_value(needed, value)
+            return places if len(places) == len(holders) else []
+
+        return misfit_values(values, places_of, "the commands of match")
 
     return Parameter("set", Assignments, check)
 

@@ -175,11 +175,11 @@ MISTAKES = [
     ),
     (
         '[[rule]]\npoint="eqe"\naction="corrupt"\nmatch.type="CQ_ERROR"\nset.cqm=1',
-        r"p:5: .*set.cqm: no field of the event's data; near it: cqn",
+        r"p:5: .*set.cqm: no field of mlx5_eqe_cq_err; near it: cqn",
     ),
     (
         '[[rule]]\npoint="load"\naction="event"\nevent="CQ_ERROR"\nset.cqm=1',
-        r"p:5: .*set.cqm: no field of the event's data; near it: cqn",
+        r"p:5: .*set.cqm: no field of mlx5_eqe_cq_err; near it: cqn",
     ),
     (
         '[[rule]]\npoint="cmd"\naction="fail"\nstatus="NO_RES"',
@@ -192,7 +192,7 @@ MISTAKES = [
     ('[[rule]]\npoint="load"\naction="event"\nevent="CQ_ERR"', r"p:4: .*near it: CQ_ERROR"),
     (
         '[[rule]]\npoint="load"\naction="capabilities"\nset.log_max_qpx=1',
-        r"p:4: .*no field 'log_max_qpx' here; near it: log_max_qp",
+        r"p:4: .*set.log_max_qpx: no field of cmd_hca_cap; near it: log_max_qp",
     ),
     (
         '[[rule]]\npoint="load"\naction="capabilities"\nset.log_max_qp="many"\nset.log_max_cq=32',
