@@ -179,16 +179,16 @@ class SubnetAdministrator:
         """Compare the active ports with the last sweep; drop the records of ports that left.
 
         Subscribers receive a notice for each port that came or went. The IPoIB broadcast groups
-        follow the ports' P_Keys. All that is charged to the round.
+        follow the ports' P_Keys. All that is charged to the round. Members leave their groups in
+        steps, before later requests.
         """
         now = {port.gid: port for port in self._ports()}
         before, self._known = self._known, now
         self.switch.connect(now.values())
         gone = before.keys() - now.keys()
-        left = 0
         if gone:
             self.subscriptions.drop_ports({before[gid].lid for gid in gone})
-            left = len(gone) + self.groups.drop_ports(gone)
+            self.worker.begin(self.groups.drop_ports(gone))
             self.services.drop_ports(gone)
         self.groups.keep_partitions(dict.fromkeys(port.pkeys for port in now.values()))
         for gid in gone:
@@ -196,7 +196,7 @@ class SubnetAdministrator:
             self.subscriptions.notify(SmTrap.GID_OUT_OF_SERVICE, gid)
         for gid in now.keys() - before.keys():
             self.subscriptions.notify(SmTrap.GID_IN_SERVICE, gid)
-        self._clock.budget.charge(steps_of(now.values()) + left * STEPS_PER_RECORD)
+        self._clock.budget.charge(steps_of(now.values()) + len(gone) * STEPS_PER_RECORD)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
         """Handle a datagram for QP1 at the SA's LID; ``data`` is its payload.

@@ -26,6 +26,7 @@ from emu.server.net.ib.sa.group import (
 )
 from emu.server.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import Query, SaError, check_capacity
+from emu.server.net.ib.sa.worker import Job
 from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.sa import SaStatus, SmTrap
 
@@ -39,6 +40,9 @@ MAX_GROUPS_OF_A_PORT = MAX_GROUPS // 4
 MAX_PARTITIONS = 512
 """Maximum number of partitions with a broadcast group, so that ports with many partitions leave
 capacity for the groups of others."""
+
+_MEMBERS_FOR_A_STEP = 32
+"""Number of members that leave a group in one step of the administrator's work."""
 
 BROADCAST_MTU = 4096
 BROADCAST_QKEY = 0x0B1B
@@ -108,25 +112,19 @@ class MulticastGroups:
         if not group.is_alive:
             self._delete(group)
 
-    def drop_ports(self, gids: Set[bytes]) -> int:
+    def drop_ports(self, gids: Set[bytes]) -> Job:
         """Remove ports that left the subnet from all groups, with their routes.
 
-        A group without full members is deleted. Its notice comes after all changes, as a notice
-        lets waiting requests of other ports begin. Return the number of memberships.
+        A group without full members is deleted, with a notice. Each step is one group.
         """
-        left, ended = 0, []
         for group in list(self._groups.values()):
             gone = gids & group.members.keys()
-            left += len(gone)
             for gid in gone:
                 del group.members[gid]
                 self._forward(group.mlid, gid, False)
-            if gone and not group.is_alive:
-                self._delete(group)
-                ended.append(group)
-        for group in ended:
-            self._tell_end(group)
-        return left
+            if gone:
+                self._end_if_empty(group)
+            yield 1 + len(gone) // _MEMBERS_FOR_A_STEP
 
     def join(self, query: Query[mcmember_rec]) -> list[mcmember_rec]:
         """Add join states to the port's membership, and return the record: SubnAdmSet.
@@ -249,14 +247,10 @@ class MulticastGroups:
 
     def _end_if_empty(self, group: MulticastGroup) -> None:
         """Delete a group without full members, with a notice; permanent groups stay."""
-        if not group.is_alive:
+        if not group.is_alive and self._groups.get(group.mgid) is group:
             self._delete(group)
-            self._tell_end(group)
-
-    def _tell_end(self, group: MulticastGroup) -> None:
-        """Send the notice of a deleted group."""
-        log.info("multicast group %s is deleted", group.mgid.hex())
-        self._notify(SmTrap.MGID_DELETED, group.mgid)
+            log.info("multicast group %s is deleted", group.mgid.hex())
+            self._notify(SmTrap.MGID_DELETED, group.mgid)
 
     def _delete(self, group: MulticastGroup) -> None:
         """Delete a group with the routes to its remaining members, because MLIDs are reused."""

@@ -169,8 +169,33 @@ def test_a_sweep_is_charged_for_what_ports_leave(big):
     (group,) = big.sa.groups._groups.values()
     group.members |= {port.gid: GroupMember(1, 0) for port in big.ports}
     big.ports = big.ports[:1]
-    assert swept(big) == STEPS_PER_PORT + (MAX_PORTS - 1) * 2 * STEPS_PER_RECORD
+    left = 1 + (MAX_PORTS - 1) // 32
+    assert swept(big) == STEPS_PER_PORT + (MAX_PORTS - 1 + left) * STEPS_PER_RECORD
     assert swept(big) == STEPS_PER_PORT
+
+
+def test_ports_leave_many_groups_in_several_rounds(big):
+    """What one of them asks for afterwards comes behind that."""
+    (group,) = groups = [*big.sa.groups._groups.values()]
+    for number in range(100):
+        members = {port.gid: GroupMember(1, 0) for port in big.ports}
+        mgid = group.mgid[:-1] + bytes((number,))
+        groups.append(replace(group, mgid=mgid, mlid=number, is_permanent=False, members=members))
+    big.sa.groups._groups |= {one.mgid: one for one in groups[1:]}
+    kept, big.ports = big.ports, big.ports[:1]
+    big.sa.sweep()
+    big.ports = kept
+    big.sa.sweep()
+    joins = {"mgid": group.mgid, "port_gid": big.gid(2), "join_state": 1}
+    big.send(2, big.request(SET, SaAttr.MC_MEMBER_REC, **joins))
+
+    def left():
+        return 100 * MAX_PORTS - sum(len(one.members) for one in groups[1:])
+
+    found = rounds(big, left)
+    assert max(found) <= 32 * RECORDS_PER_ROUND + MAX_PORTS
+    assert sum(found) == 100 * (MAX_PORTS - 1)
+    assert [*group.members] == [big.ports[1].gid]
 
 
 def test_window_that_is_wide_open(big):
