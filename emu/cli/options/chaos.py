@@ -13,9 +13,8 @@ import click
 import cloup
 
 from emu.cli.options.groups import RESULTS, grouped_option
-from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.files import ExampleFile
-from emu.cli.shared.numbers import RealNumber, WholeNumber
+from emu.cli.shared.params import NearChoice, RealNumber, WholeNumber
 from emu.instruments.campaign.description import MAX_SECONDS
 from emu.instruments.chaos.recipe import ChaosRecipe, read_recipe
 from emu.instruments.chaos.runs import Patience

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from emu.cli.options.groups import KERNEL, TRACES, grouped_option
-from emu.cli.shared.choice import NearChoice
+from emu.cli.shared.params import NearChoice
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.guests import Guest

@@ -10,10 +10,9 @@ import click
 from click.core import ParameterSource
 
 from emu.cli.options.groups import grouped_option
-from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.completion import Complete, complete_device, complete_kernel
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
-from emu.cli.shared.numbers import SECONDS, WholeNumber
+from emu.cli.shared.params import SECONDS, NearChoice, WholeNumber
 from emu.guests.options import Option
 from emu.guests.options.kinds import (
     Choice,

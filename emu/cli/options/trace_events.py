@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from emu.cli.shared.completion import complete_op, complete_trace_point
-from emu.cli.shared.numbers import FunctionName, RealNumber
+from emu.cli.shared.params import FunctionName, RealNumber
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import REFUSED
 from emu.device.trace.text import FunctionNames

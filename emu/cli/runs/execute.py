@@ -17,8 +17,8 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from emu.cli.shared.names import complete_guest
-from emu.cli.shared.numbers import SECONDS
 from emu.cli.shared.output import feed, forward
+from emu.cli.shared.params import SECONDS
 from emu.cli.shared.words import command_words
 from emu.guests.errors import LabError
 from emu.guests.named.attach import at_command

@@ -17,9 +17,8 @@ import click
 
 from emu.cli.options.groups import RESULTS, grouped_option
 from emu.cli.options.results import write_results
-from emu.cli.shared.choice import NearChoice
-from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.output import forward
+from emu.cli.shared.params import NearChoice, WholeNumber
 from emu.guests import CommandTimeoutError, Guest, GuestError
 from emu.guests.conformance.results import KSFT_SKIP, Case, Verdict, of_status
 from emu.host.counted import counted

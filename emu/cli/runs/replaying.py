@@ -15,8 +15,8 @@ from click.core import ParameterSource
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.options.place import place_options, with_share
 from emu.cli.shared.files import Existing
-from emu.cli.shared.numbers import RealNumber
 from emu.cli.shared.output import forward
+from emu.cli.shared.params import RealNumber
 from emu.cli.shared.progress import display, working
 from emu.device.faults import record
 from emu.device.faults.parser import dump

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from emu.cli.shared.names import complete_guest
-from emu.cli.shared.numbers import RealNumber
+from emu.cli.shared.params import RealNumber
 from emu.guests.errors import LabError
 from emu.guests.named import attach, running
 from emu.host.printable import one_line

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from emu.cli import main as cli
 from emu.cli.commands.setup import doctor
 from emu.cli.shared.files import NewFile
-from emu.cli.shared.numbers import RealNumber, WholeNumber
+from emu.cli.shared.params import RealNumber, WholeNumber
 from emu.compiled import building
 from emu.compiled.sources import DEVICE
 from emu.guests import GuestPanicError, LabError, cache

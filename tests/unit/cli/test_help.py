@@ -15,9 +15,8 @@ from click.testing import CliRunner
 from emu.cli import commands as packages
 from emu.cli.main import main
 from emu.cli.options.groups import TitledGroup, grouped_option
-from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.files import Existing
-from emu.cli.shared.numbers import RealNumber, WholeNumber
+from emu.cli.shared.params import NearChoice, RealNumber, WholeNumber
 
 MAX_WORDS = 10
 MAX_OPTIONS = 12

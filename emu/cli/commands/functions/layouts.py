@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import Existing
 from emu.cli.shared.group import NamedGroup
+from emu.cli.shared.params import NearChoice
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.tables import Hanging, Rows
 from emu.guests.archive.names import SUITES

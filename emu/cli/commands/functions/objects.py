@@ -20,7 +20,7 @@ from emu.cli.shared.control import (
     function_name,
     guest_argument,
 )
-from emu.cli.shared.numbers import FunctionName, WholeNumber
+from emu.cli.shared.params import FunctionName, WholeNumber
 from emu.cli.shared.tables import Rows
 from emu.host.printable import one_line
 

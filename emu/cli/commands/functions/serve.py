@@ -15,10 +15,9 @@ import cloup
 from emu.cli.options.declared import offered
 from emu.cli.options.groups import DEVICES, TRACES, grouped_option
 from emu.cli.shared.attached import attached, example
-from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import ExampleFile, NewFile
-from emu.cli.shared.numbers import WholeNumber
+from emu.cli.shared.params import NearChoice, WholeNumber
 from emu.compiled import building
 from emu.device.function.function import Function
 from emu.guests.options import option_named

@@ -24,7 +24,7 @@ from emu.cli.shared.control import (
     interval_option,
 )
 from emu.cli.shared.keys import key_pressed
-from emu.cli.shared.numbers import WholeNumber
+from emu.cli.shared.params import WholeNumber
 from emu.cli.shared.tables import Hanging, Rows
 from emu.host.printable import one_line
 from emu.server.control.client import ControlError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from emu.cli.shared.numbers import WholeNumber
+from emu.cli.shared.params import WholeNumber
 from emu.cli.shared.progress import working
 from emu.guests.named.copying import DEFAULT_MAX_SIZE, copy_in, copy_out
 

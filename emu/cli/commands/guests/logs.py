@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.names import complete_guest
+from emu.cli.shared.params import NearChoice
 from emu.guests.named.attach import ENDED, SILENT, log_files, state_of
 from emu.host.printable import printable
 from emu.host.user_error import UserError

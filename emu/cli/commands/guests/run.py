@@ -42,8 +42,8 @@ from emu.cli.runs.fired import tell_fired, tell_unfired
 from emu.cli.runs.judged import Judged, judge_options
 from emu.cli.runs.unplaced import tell_unplaced
 from emu.cli.shared.names import new_name
-from emu.cli.shared.numbers import SECONDS
 from emu.cli.shared.output import feed, tell_unread
+from emu.cli.shared.params import SECONDS
 from emu.cli.shared.progress import display
 from emu.guests import Guest
 from emu.guests.named import daemon, running

@@ -22,7 +22,7 @@ from emu.cli.options.guest import guest_options, to_options
 from emu.cli.options.results import results_options, write_results
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import NewFile
-from emu.cli.shared.numbers import RealNumber
+from emu.cli.shared.params import RealNumber
 from emu.cli.shared.progress import display
 from emu.cli.shared.tables import Rows
 from emu.guests import Guest, GuestError

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
 from emu.cli.shared.files import Existing
 from emu.cli.shared.group import NamedGroup
+from emu.cli.shared.params import NearChoice
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.tables import Rows
 from emu.compiled import building

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.files import Existing
 from emu.cli.shared.group import NamedGroup
-from emu.cli.shared.numbers import WholeNumber
+from emu.cli.shared.params import NearChoice, WholeNumber
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.words import command_words
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES

@@ -16,7 +16,7 @@ from emu.cli.runs.campaign_progress import drive_shown
 from emu.cli.runs.campaign_report import conclude
 from emu.cli.shared.files import ExampleFile, Existing
 from emu.cli.shared.group import NamedGroup
-from emu.cli.shared.numbers import WholeNumber
+from emu.cli.shared.params import WholeNumber
 from emu.cli.shared.progress import display
 from emu.guests.machine.launch import provide
 from emu.host.counted import counted

@@ -14,11 +14,10 @@ import cloup
 
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.runs.fuzz_findings import named, replay_library, report_of
-from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
 from emu.cli.shared.group import NamedGroup
-from emu.cli.shared.numbers import RealNumber, WholeNumber
+from emu.cli.shared.params import NearChoice, RealNumber, WholeNumber
 from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
 from emu.guests.kernel.binaries import is_uml

@@ -1,4 +1,4 @@
-"""Numbers on a command line; help and errors name type and limits in words."""
+"""Types of parameters: numbers and choices; help and errors name type and limits in words."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    _Choice = click.Choice[str]
     _FunctionParam = click.ParamType[int | str]
 else:
+    _Choice = click.Choice  # before click 8.2 the class is not generic
     _FunctionParam = click.ParamType  # before click 8.4 the class is not generic
 
 _MAX_U64 = (1 << 64) - 1
@@ -82,3 +84,15 @@ class FunctionName(_FunctionParam):
         if not re.fullmatch(r"[0-9]{1,3}\.vf[0-9]{1,2}", value, re.ASCII):
             self.fail(f"{value!r} is neither a number nor a virtual function such as 0.vf1", param)
         return value
+
+
+class NearChoice(_Choice):
+    """One of several words; the error for another word lists similar ones."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word; fail, with similar words, for one that is not a choice. Case counts."""
+        if value not in self.choices:
+            from emu.guests.options.kinds import Choice  # `exec` has no choice, and starts sooner
+
+            self.fail(Choice(among=tuple(self.choices)).wrong(value), param, ctx)
+        return str(value)
