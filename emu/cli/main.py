@@ -113,11 +113,12 @@ def _listed_options(ctx: click.Context) -> list[str]:
 
 def _fail(message: str, status: int, detail: str = "") -> NoReturn:
     """Print detail and message to standard error and exit the process with ``status``."""
+    from emu.cli.shared.notice import notice
     from emu.host.printable import printable
 
     if detail:
         click.echo(printable(detail), err=True)
-    click.echo(f"mlx5emu: {printable(message)}", err=True)
+    notice(message)
     sys.exit(status)
 
 

@@ -15,6 +15,7 @@ import click
 
 from emu.cli.options.groups import COVERAGE, grouped_option
 from emu.cli.shared.files import NewFile
+from emu.cli.shared.notice import notice
 from emu.cli.shared.progress import working
 from emu.guests import Guest, GuestOptions, LabError
 from emu.guests.workdir import work_directory
@@ -200,14 +201,14 @@ def _tell(coverage: Coverage, requested: CoverageRequest) -> None:
 
     for kernel in coverage.kernels.values():
         for name, module in kernel.modules.items():
-            _say(f"{name}: {module.ran:,} of {len(module.functions):,} functions ran")
+            notice(f"{name}: {module.ran:,} of {len(module.functions):,} functions ran")
             if module.blocks is not None:
-                _say(f"{name}: {len(module.blocks.ran):,} of {module.blocks.total:,} blocks ran")
+                notice(f"{name}: {len(module.blocks.ran):,} of {module.blocks.total:,} blocks ran")
         if kernel.missed:
             buffers = f"{kernel.missed} KCOV buffers were full or missing: {LOST}"
-            _say(buffers if requested.by_kcov else lost(kernel))
+            notice(buffers if requested.by_kcov else lost(kernel))
     file = one_line(str(requested.file))
-    _say(f"{file} is written: mlx5emu coverage show {one_line(shlex.quote(str(requested.file)))}")
+    notice(f"{file} is written: mlx5emu coverage show {one_line(shlex.quote(str(requested.file)))}")
 
 
 def _session(guest: Guest, requested: CoverageRequest) -> CoverageSession:
@@ -228,7 +229,7 @@ def _with_blocks(coverage: Coverage, session: CoverageSession, shared: BlockMap)
     with work_directory() as work:
         counted = measure(shared, session.files(work), session.bases)
     if shared.lost:
-        _say(f"{shared.lost} blocks exceed the plugin's table and are not counted")
+        notice(f"{shared.lost} blocks exceed the plugin's table and are not counted")
     kernels = {
         release: kernel.model_copy(
             update={
@@ -241,7 +242,3 @@ def _with_blocks(coverage: Coverage, session: CoverageSession, shared: BlockMap)
         for release, kernel in coverage.kernels.items()
     }
     return coverage.model_copy(update={"kernels": kernels})
-
-
-def _say(text: str) -> None:
-    click.echo(f"mlx5emu: {text}", err=True)

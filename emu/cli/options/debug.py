@@ -12,11 +12,11 @@ from typing import Any, TypeVar, cast
 import click
 
 from emu.cli.options.groups import KERNEL, TRACES, grouped_option
+from emu.cli.shared.notice import notice
 from emu.cli.shared.params import NearChoice
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.guests import Guest
-from emu.host.printable import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,7 +103,7 @@ class Debugger:
         if requested.traces_kernel:
             from emu.guests.guest.kernel_trace import KernelTrace
 
-            self._kernel = KernelTrace(requested.ftrace, _say)
+            self._kernel = KernelTrace(requested.ftrace, notice)
 
     @contextlib.contextmanager
     def watching(self, guest: Guest) -> Iterator[None]:
@@ -151,9 +151,5 @@ def await_gdb(guest: Guest, when: str) -> Path:
 def invite(when: str, commands: Path) -> None:
     """Print the command line that starts gdb; gdb is not started."""
     if when == "load":
-        _say("the guest is stopped: the driver is loaded and has probed no function")
-    _say(f"gdb -x {commands}")
-
-
-def _say(text: str) -> None:
-    click.echo(f"mlx5emu: {printable(text)}", err=True)
+        notice("the guest is stopped: the driver is loaded and has probed no function")
+    notice(f"gdb -x {commands}")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from emu.cli.options.declared import offered, refused
+from emu.cli.shared.notice import notice
 from emu.cli.shared.progress import display
 from emu.cli.shared.words import moment
 from emu.guests.architecture import NATIVE
@@ -54,10 +55,7 @@ def to_options(**choices: Any) -> GuestOptions:
     try:
         made = _requested(choices)
         if choices.get("share_optional") and made.share is None:
-            click.echo(
-                "mlx5emu: the working directory is not shared: the kernel has no 9P file system",
-                err=True,
-            )
+            notice("the working directory is not shared: the kernel has no 9P file system")
         check_uplinks_used(made.nets, made.devices)
         return made
     except OptionError as error:
@@ -106,7 +104,7 @@ def tell_begin(path: Path, when: str | None) -> None:
         error.status = WRONG_USE
         raise
     begins = moment(when or plan.begins)
-    click.echo(f"mlx5emu: faults begin {begins}: {one_line(shipped.shown(path))}", err=True)
+    notice(f"faults begin {begins}: {one_line(shipped.shown(path))}")
 
 
 def given_values(choices: Mapping[str, Any]) -> dict[str, Any]:

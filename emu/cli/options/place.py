@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from emu.cli.options.groups import COMMAND, GUEST, grouped_option
+from emu.cli.shared.notice import notice
 from emu.guests import GuestOptions
 from emu.guests.named.placing import placed
 from emu.guests.share import (
@@ -111,7 +112,7 @@ def tell_not_run(
     if status == NOT_FOUND:
         tell_missing(words, share, cwd)
     elif status == NOT_EXECUTABLE and (how := how_executable(words[0], share, cwd)):
-        _hint(how)
+        notice(one_line(how))
 
 
 def tell_missing(words: Sequence[str], share: Path | None, cwd: str | None = None) -> None:
@@ -122,11 +123,8 @@ def tell_missing(words: Sequence[str], share: Path | None, cwd: str | None = Non
     """
     path = Path(words[0])
     if len(words) == 1 and len(words[0].split()) > 1 and not path.is_file():
-        _hint(f"{words[0]!r} is one word; for a command line: -- sh -c {shlex.quote(words[0])}")
+        text = f"{words[0]!r} is one word; for a command line: -- sh -c {shlex.quote(words[0])}"
+        notice(one_line(text))
         return
     if how := how_found(words[0], share, cwd):
-        _hint(how)
-
-
-def _hint(text: str) -> None:
-    click.echo(f"mlx5emu: {one_line(text)}", err=True)
+        notice(one_line(how))

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-
 from emu.cli.shared.control import function_name
 from emu.cli.shared.link_text import counts_of, properties_of
+from emu.cli.shared.notice import notice
 from emu.host.counted import counted
 from emu.host.printable import one_line
 
@@ -23,7 +22,7 @@ def tell_idle(rules: Iterable[Mapping[str, Any]]) -> None:
     for rule in rules:
         for count in rule["counts"]:
             if count.get("without_effect"):
-                _say(f"{rule['name']} has had no effect: {count['why']}")
+                notice(one_line(f"{rule['name']} has had no effect: {count['why']}"))
 
 
 def tell_unfired(control: Path) -> None:
@@ -47,10 +46,10 @@ def tell_unfired(control: Path) -> None:
                 alone = [str(one["met"]) for one in rule["counts"]]
                 each = f" ({', '.join(alone)} by function)" if len(alone) > 1 else ""
                 events = f"{counted(matched, 'event')}{each}, and fires at none of them"
-            _say(f"{rule['name']} has not fired: it matched {events}")
+            notice(one_line(f"{rule['name']} has not fired: it matched {events}"))
     for link in links:
         where = f"function {function_name(link)} {link['direction']}"
-        _say(f"link of {where} ({properties_of(link)}): {counts_of(link, ' packets')}")
+        notice(f"link of {where} ({properties_of(link)}): {counts_of(link, ' packets')}")
 
 
 def tell_fired(path: Path) -> None:
@@ -66,18 +65,18 @@ def tell_fired(path: Path) -> None:
         text = read_infile(path, record.MAX_BYTES).decode(errors="replace")
         recorded = record.read(text, str(path))
     except (OSError, UserError, record.RecordError):
-        _say(f"cannot read the record of the faults: {path}")
+        notice(f"cannot read the record of the faults: {path}")
         return
     fired = Counter(one.rule for one in recorded.fired)
     for name, why in dict.fromkeys(
         (one.rule, one.without_effect) for one in recorded.without_effect
     ):
-        _say(f"{name} has had no effect: {why}")
+        notice(one_line(f"{name} has had no effect: {why}"))
     if fired:
         names = ", ".join(f"{name} {counted(count, 'time')}" for name, count in fired.items())
-        _say(f"faults that have fired: {names}: {path}")
+        notice(one_line(f"faults that have fired: {names}: {path}"))
     elif recorded.plan.rule or not recorded.plan.link:
-        _say(f"no fault has fired: {path}")
+        notice(f"no fault has fired: {path}")
 
 
 def tell_again(again: int, recorded: int, links: int) -> None:
@@ -87,14 +86,10 @@ def tell_again(again: int, recorded: int, links: int) -> None:
     """
     if not recorded:
         only = f" only {counted(links, 'link')}, which the replay has set" if links else ""
-        _say(f"the record has{only or ' no fault that fired'}")
+        notice(f"the record has{only or ' no fault that fired'}")
         return
     faults = counted(recorded, "fault")
     which = f"{again} of {faults}"
     if again >= recorded:
         which = f"all {faults}" if recorded > 1 else "the fault"
-    _say(f"{which} fired again")
-
-
-def _say(text: str) -> None:
-    click.echo(f"mlx5emu: {one_line(text)}", err=True)
+    notice(f"{which} fired again")

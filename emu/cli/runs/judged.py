@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-
 from emu.cli.options.groups import RESULTS, grouped_option
 from emu.cli.options.results import write_results
+from emu.cli.shared.notice import notice
 from emu.cli.shared.output import forward
 from emu.cli.shared.params import NearChoice, WholeNumber
 from emu.guests import CommandTimeoutError, Guest, GuestError
@@ -153,7 +152,7 @@ class Judged:
         failed = failures(reported, self._fail_on, is_emulated=guest.is_emulated)
         for one in reported:
             lines = one.lines[:1] if one in self._ends else ()
-            click.echo(f"mlx5emu: {one_line(': '.join([one.title, *lines]))}", err=True)
+            notice(one_line(": ".join([one.title, *lines])))
         case = of_status(self._words, status, 0.0)
         if failed and case.verdict is not Verdict.FAIL:
             self._write(Verdict.FAIL, failed[0].title, reported)
@@ -165,9 +164,9 @@ class Judged:
         """Print the first warnings and errors of the mlx5 drivers in the guest's log."""
         lines = driver_lines(self._log)
         for line in lines[:_MAX_DRIVER_LINES]:
-            click.echo(f"mlx5emu: dmesg: {one_line(line)}", err=True)
+            notice(f"dmesg: {one_line(line)}")
         if (more := len(lines) - _MAX_DRIVER_LINES) > 0:
-            click.echo(f"mlx5emu: dmesg: {counted(more, 'more line')} of the driver", err=True)
+            notice(f"dmesg: {counted(more, 'more line')} of the driver")
 
     def _findings(self) -> tuple[Finding, ...]:
         return merged(findings(self._log), self._ends)

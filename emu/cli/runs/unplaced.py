@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-import click
-
+from emu.cli.shared.notice import notice
 from emu.host.printable import one_line
 
 
@@ -23,4 +22,4 @@ def tell_unplaced(log: Path | None) -> None:
         for line in lines:
             _, found, why = line.partition(NO_PLACE)
             if found:
-                click.echo(f"mlx5emu: {one_line(found + why.rstrip())}", err=True)
+                notice(one_line(found + why.rstrip()))

@@ -8,8 +8,7 @@ import os
 import sys
 import termios
 
-import click
-
+from emu.cli.shared.notice import notice
 from emu.guests.channel import frames
 from emu.guests.channel.job import GuestJob
 from emu.guests.errors import GuestError
@@ -46,7 +45,7 @@ def tell_unread() -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):
         fd = sys.stdin.fileno()
         if not os.isatty(fd) and any(fcntl.ioctl(fd, termios.FIONREAD, bytes(4))):
-            click.echo("mlx5emu: COMMAND got no standard input: --stdin passes it on", err=True)
+            notice("COMMAND got no standard input: --stdin passes it on")
 
 
 def _read() -> bytes:

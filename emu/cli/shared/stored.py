@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from emu.cli.shared.notice import notice
 from emu.device.trace.event import TraceEvent
 from emu.device.trace.stored import StoredTextError, TraceReader
 from emu.host.counted import counted
@@ -19,7 +20,7 @@ def stored_events(file: str) -> Iterator[tuple[str, TraceEvent]]:
     events.
     """
     with click.open_file(file, "rb") as stream:
-        reader = TraceReader(stream, lambda number, why: _warn(f"{file}:{number}: left out: {why}"))
+        reader = TraceReader(stream, lambda line, why: notice(f"{file}:{line}: left out: {why}"))
         try:
             yield from reader
         except StoredTextError:
@@ -30,8 +31,4 @@ def stored_events(file: str) -> Iterator[tuple[str, TraceEvent]]:
     if reader.broken and not reader.events:
         raise UserError(f"{file} is not a trace")
     if reader.broken > 1:
-        _warn(f"{file}: {counted(reader.broken, 'line')} left out in total")
-
-
-def _warn(message: str) -> None:
-    click.echo(f"mlx5emu: {message}", err=True)
+        notice(f"{file}: {counted(reader.broken, 'line')} left out in total")

@@ -1,11 +1,15 @@
-"""A command's standard input, given by a thread that nobody waits for."""
+"""A command's standard input, given by a thread that nobody waits for, and its notices."""
 
 import os
+import re
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
+from emu import cli
+from emu.cli.shared.notice import notice
 from emu.cli.shared.output import feed
 from emu.guests.channel import frames
 from emu.guests.channel.channel import GuestChannel
@@ -105,3 +109,18 @@ def test_a_directory_has_no_input(monkeypatch, tmp_path):
     feed(job)
     os.close(fd)
     assert job.took == [b""]
+
+
+def test_a_notice_controls_no_terminal(capsys):
+    notice("a\x1b[2J\nb")
+    assert capsys.readouterr() == ("", "mlx5emu: a\\x1b[2J\nb\n")
+
+
+def test_only_notices_begin_with_the_name_of_the_program():
+    folder = Path(cli.__file__).parent
+    found = [
+        str(path.relative_to(folder))
+        for path in folder.rglob("*.py")
+        if re.search(r'"(\\n)?mlx5emu: ', path.read_text())
+    ]
+    assert found == ["shared/notice.py"]

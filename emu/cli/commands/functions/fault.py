@@ -21,6 +21,7 @@ from emu.cli.shared.control import (
 )
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.group import NamedGroup
+from emu.cli.shared.notice import notice
 from emu.cli.shared.tables import Rows
 from emu.cli.shared.words import moment, table_of
 from emu.host.counted import counted
@@ -288,7 +289,7 @@ def load(words: tuple[str, ...], control: Path | None) -> None:
     click.echo(counted(count, "rule"))
     tell_idle(rules)
     if LOADING in (plan.when, plan.expect.when if plan.expect is not None else None):
-        click.echo(
-            "mlx5emu: this plan is for a loading driver; reload the driver"
-            " (modprobe -r mlx5_ib mlx5_core; modprobe mlx5_ib)", err=True,
-        )  # fmt: skip
+        notice(
+            "this plan is for a loading driver; reload the driver"
+            " (modprobe -r mlx5_ib mlx5_core; modprobe mlx5_ib)"
+        )

@@ -19,6 +19,7 @@ from emu.cli.options.trace_events import EventOwner, event_options, owner_option
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import Existing, NewFile
 from emu.cli.shared.group import NamedGroup
+from emu.cli.shared.notice import notice
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.cli.shared.tables import Rows
@@ -106,7 +107,7 @@ def show(
     owner.check()
     if events and not shown:
         why = "" if choice.is_possible else ": only cmd has commands and statuses"
-        click.echo(f"mlx5emu: none of {counted(events, 'event')} matches{why}", err=True)
+        notice(f"none of {counted(events, 'event')} matches{why}")
     # Raises BrokenPipeError here if the reader has exited, not when the interpreter ends.
     sys.stdout.flush()
 

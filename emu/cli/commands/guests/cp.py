@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.shared.notice import notice
 from emu.cli.shared.params import WholeNumber
 from emu.cli.shared.progress import working
 from emu.guests.named.copying import DEFAULT_MAX_SIZE, copy_in, copy_out
@@ -40,7 +41,7 @@ def cp(source: str, target: str, max_size: int) -> None:
         if to_guest:
             copy_in(to_guest, Path(from_path), to_path)
         else:
-            copy_out(from_guest, from_path, Path(to_path), warn, max_size << 20)
+            copy_out(from_guest, from_path, Path(to_path), notice, max_size << 20)
 
 
 def _parted(location: str) -> tuple[str, str]:
@@ -53,8 +54,3 @@ def _parted(location: str) -> tuple[str, str]:
     if not colon or not name or name.startswith((".", "/")):
         return "", location
     return name, path or "."
-
-
-def warn(what: str) -> None:
-    """Print a warning about a file that the copy leaves out."""
-    click.echo(f"mlx5emu: {what}", err=True)

@@ -10,6 +10,7 @@ import click
 
 from emu.cli.shared.files import Existing
 from emu.cli.shared.names import complete_guest
+from emu.cli.shared.notice import notice
 from emu.cli.shared.stored import stored_events
 from emu.device.trace.event import KERNEL
 from emu.device.trace.text import body, seconds
@@ -50,7 +51,7 @@ def dmesg(name: str, trace: Path | None, follow: bool, as_json: bool) -> None:
         text, state = log_of(name)
         click.echo(printable(text), nl=False)
         if state in ENDED:
-            click.echo(f"mlx5emu: {name}: {state}; this log is from its console", err=True)
+            notice(f"{name}: {state}; this log is from its console")
         return
     if follow:
         raise click.UsageError("use --trace or --follow, not both")

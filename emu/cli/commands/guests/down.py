@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import click
 
+from emu.cli.shared.notice import notice
 from emu.cli.shared.progress import working
 from emu.guests.errors import GuestError
 from emu.guests.named import daemon, running
@@ -46,6 +47,6 @@ def end_all(entries: Iterable[running.RunningEntry]) -> None:
             complaint.args = (f"{entry.name}: {complaint}",)
             complaints.append(complaint)
     for complaint in complaints[1:]:
-        click.echo(f"mlx5emu: {complaint}", err=True)
+        notice(str(complaint))
     for complaint in complaints[:1]:
         raise complaint

@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
-from emu.cli.commands.guests.cp import max_size_option, warn
+from emu.cli.commands.guests.cp import max_size_option
 from emu.cli.commands.guests.down import end_all, find_whole
 from emu.cli.options.guest import places_of, prepare, tell_begin
 from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.group import NamedGroup
+from emu.cli.shared.notice import notice
 from emu.cli.shared.progress import working
 from emu.cli.shared.tables import Rows
 from emu.guests.errors import GuestError, LabError
@@ -77,7 +78,7 @@ def up(file: Path, keep: bool) -> None:
     click.echo(f"{requested.name} is up: {', '.join(names)}; {example}")
     for name in names:
         if name != requested.name and running.is_held(name):
-            click.echo(f"mlx5emu: {name} is another guest: use {requested.name}/{name}", err=True)
+            notice(f"{name} is another guest: use {requested.name}/{name}")
 
 
 @lab.command(
@@ -166,7 +167,7 @@ def _copy_out(name: str, sources: Sequence[str], folder: Path, max_size: int) ->
     folder.mkdir(parents=True, exist_ok=True)
     try:
         for source in sources:
-            copy_out(name, source[1:] or ".", folder, warn, max_size)
+            copy_out(name, source[1:] or ".", folder, notice, max_size)
     except BaseException:
         for one in made:
             with contextlib.suppress(OSError):

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from emu.cli.shared.names import complete_guest
+from emu.cli.shared.notice import notice
 from emu.cli.shared.params import NearChoice
 from emu.guests.named.attach import ENDED, SILENT, log_files, state_of
 from emu.host.printable import printable
@@ -47,7 +48,7 @@ def logs(name: str, whose: str, follow: bool) -> None:
     text = io.IncrementalNewlineDecoder(decoder, translate=True)  # consoles end lines with CR LF
     at = _show(files[whose], 0, text)
     if not at and not follow:
-        click.echo("mlx5emu: the log is empty", err=True)
+        notice("the log is empty")
     while follow:
         is_last = state_of(name) in (*ENDED, SILENT)
         at = _show(files[whose], at, text)

@@ -26,6 +26,7 @@ from emu.cli.options.guest import (
     to_options,
 )
 from emu.cli.shared.names import new_name
+from emu.cli.shared.notice import notice
 from emu.cli.shared.progress import working
 from emu.guests import Guest
 from emu.guests.errors import LabError
@@ -66,7 +67,7 @@ def up(name: str, gdb: str | None, **choices: object) -> None:
         invite(gdb, Path(running.find(name).info["gdb"]))
     click.echo(f"{name} is up: mlx5emu exec {name} -- COMMAND")
     if others := running.full_names(name):
-        click.echo(f"mlx5emu: {name} means this guest now, not {' or '.join(others)}", err=True)
+        notice(f"{name} means this guest now, not {' or '.join(others)}")
 
 
 def _probe(guest: Guest) -> None:

@@ -9,6 +9,7 @@ import click
 
 from emu.cli.shared.files import Existing
 from emu.cli.shared.group import NamedGroup
+from emu.cli.shared.notice import notice
 from emu.cli.shared.params import NearChoice, WholeNumber
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.words import command_words
@@ -60,10 +61,7 @@ def config(tree: Path, debug: str, uml: bool, output: Path | None) -> None:
     with working(f"configuring {tree}"):
         absent = kbuild.configure(tree, features, output, machine)
     for name in absent:
-        click.echo(
-            f"mlx5emu: the kernel lacks CONFIG_{name}, or forces another value",
-            err=True,
-        )
+        notice(f"the kernel lacks CONFIG_{name}, or forces another value")
     click.echo(f"wrote {(output or tree) / '.config'}")
 
 

@@ -16,6 +16,7 @@ from emu.cli.runs.campaign_progress import drive_shown
 from emu.cli.runs.campaign_report import conclude
 from emu.cli.shared.files import ExampleFile, Existing
 from emu.cli.shared.group import NamedGroup
+from emu.cli.shared.notice import notice
 from emu.cli.shared.params import WholeNumber
 from emu.cli.shared.progress import display
 from emu.guests.machine.launch import provide
@@ -202,10 +203,9 @@ def _carry_on(
         store.forget(again)
         if not store.pending(names):
             count = counted(len(store.runs if names is None else names), "run")
-            click.echo(
-                f"mlx5emu: all results exist ({count}): nothing was run; --again PATTERN repeats"
-                " runs, --again '*' all",
-                err=True,
+            notice(
+                f"all results exist ({count}): nothing was run; --again PATTERN repeats"
+                " runs, --again '*' all"
             )
         drive_shown(store, _executor(store, names, jobs, dask), names)
         if minimize:
@@ -228,11 +228,11 @@ def _report_when_interrupted(
         chosen = store.runs if names is None else names
         done = len(chosen) - len(store.pending(names))
         without = " without --again" * is_repeated
-        click.echo(
-            f"\nmlx5emu: {done} of {counted(len(chosen), 'run')} done; results are in"
+        click.echo(err=True)
+        notice(
+            f"{done} of {counted(len(chosen), 'run')} done; results are in"
             f" {store.path} (mlx5emu campaign report {shlex.quote(str(store.path))})."
-            f"\nThe same command{without} continues with the rest.",
-            err=True,
+            f"\nThe same command{without} continues with the rest."
         )
         raise
 

@@ -24,6 +24,7 @@ from emu.cli.options.results import results_options, write_results
 from emu.cli.runs.campaign_progress import drive_shown
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
+from emu.cli.shared.notice import notice
 from emu.cli.shared.tables import Rows
 from emu.device.trace.stored import TraceReader
 from emu.guests.options import Use, option_named, options
@@ -211,7 +212,7 @@ class _Session:
         result = self._store.results()[run.name]
         if why := why_not_clean(result):
             click.echo(result.output, err=True, nl=not result.output.endswith("\n"))
-            click.echo(f"mlx5emu: the test fails without faults: {one_line(why)}", err=True)
+            notice(f"the test fails without faults: {one_line(why)}")
             sys.exit(FAILS_WITHOUT_FAULTS)
         self._judge = Judge(result, self._chosen.wrong_data_status, self._chosen.is_compared)
         observed = result.observed
@@ -229,7 +230,8 @@ class _Session:
             )  # fmt: skip
         except BaseException:
             path = self._write(self._report())
-            click.echo(f"\nmlx5emu: not all runs are done; results so far: {path}", err=True)
+            click.echo(err=True)
+            notice(f"not all runs are done; results so far: {path}")
             raise
 
     def conclude(self, files: tuple[Path | None, Path | None]) -> int:

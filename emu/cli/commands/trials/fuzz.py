@@ -17,6 +17,7 @@ from emu.cli.runs.fuzz_findings import named, replay_library, report_of
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
 from emu.cli.shared.group import NamedGroup
+from emu.cli.shared.notice import notice
 from emu.cli.shared.params import NearChoice, RealNumber, WholeNumber
 from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
@@ -131,7 +132,7 @@ def run(
 
         def say(text: str) -> None:
             shown.close()  # the next progress opens it again
-            _say(text)
+            notice(text)
 
         say(_beginning(options.devices, works, seed, seconds, runs))
         watcher = FuzzWatcher(shown, shown.waiting, shown.work)
@@ -244,7 +245,7 @@ def replay(which: Path, **choices: object) -> None:
     from emu.instruments.fuzz.report.mail import FACTS
 
     if which.suffix == ".toml" and which.with_name(FACTS).is_file():
-        replay_library(which, choices, _say)
+        replay_library(which, choices, notice)
         return
     _check_emulated(choices)
     stored, name = Corpus.around(which)
@@ -302,7 +303,3 @@ def _targets() -> Any:
     from emu.instruments.fuzz.grammar import targets
 
     return targets(COMMANDS)
-
-
-def _say(text: str) -> None:
-    click.echo(f"mlx5emu: {text}", err=True)

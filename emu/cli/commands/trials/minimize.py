@@ -19,6 +19,7 @@ from emu.cli.runs.replaying import (
     run_trial,
 )
 from emu.cli.shared.files import NewFile
+from emu.cli.shared.notice import notice
 from emu.cli.shared.words import command_words
 from emu.device.faults.parser import dump
 from emu.device.faults.record import FaultRecord
@@ -95,7 +96,7 @@ def minimize(
 def _conclude(recorded: FaultRecord, faults: Sequence[One], output: Path | None, verb: str) -> None:
     """Write the plan that fires ``faults`` to ``output`` or standard output; print their number."""
     text = plan_text(recorded, faults)
-    click.echo(f"mlx5emu: {len(faults)} of {len(recorded.fired)} faults {verb}", err=True)
+    notice(f"{len(faults)} of {len(recorded.fired)} faults {verb}")
     if output is None:
         sys.stdout.write(text)
     else:

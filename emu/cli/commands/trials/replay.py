@@ -16,9 +16,9 @@ from emu.cli.runs.replaying import (
     record_arguments,
     run_trial,
 )
+from emu.cli.shared.notice import notice
 from emu.cli.shared.words import command_words
 from emu.guests.options import Use
-from emu.host.printable import printable
 
 
 @cloup.command(
@@ -50,6 +50,6 @@ def replay(
     command = in_share(command_words(words, "RECORD"), cwd, options)
     ending = run_trial(options, recorded.replayed(), command, timeout, is_loud=True)
     if ending.why:
-        click.echo(f"mlx5emu: {printable(ending.why)}", err=True)
+        notice(ending.why)
     tell_again(ending.fired, len(recorded.fired), len(recorded.plan.link))
     sys.exit(ending.status)
