@@ -33,7 +33,11 @@ class FaultSession:
     def __init__(
         self, functions: Sequence[Function], options: FaultOptions, cabling: Cabling
     ) -> None:
-        """Start the plan and the record. Raises UserError for a plan, OSError for a record."""
+        """Start the plan and the record.
+
+        Raises UserError for a plan with a virtual function that does not exist, and OSError for a
+        record.
+        """
         self._functions = functions
         self._vf_names = vf_names(functions)
         self._links = Links(functions, cabling)
@@ -50,18 +54,16 @@ class FaultSession:
     def _start(self, options: FaultOptions) -> None:
         """Create the record's file if requested, and apply the plan, before the driver starts.
 
-        Raises UserError for the plan's file and OSError for the record's.
+        Raises UserError as :meth:`_numbered` does, and OSError for the record's file.
         """
         from emu.device.faults.plan import Plan
-        from emu.server.service.plan_files import read_plan
         from emu.server.service.record_file import RecordFile
 
-        plan = read_plan(options.plan) if options.plan is not None else None
         if options.record is not None:
-            self._record = RecordFile(options.record, plan or Plan(), options)
-        if plan is not None:
-            self._seed = self._links.seed = plan.seed
-            plan = self._numbered(plan)
+            self._record = RecordFile(options.record, options.plan or Plan(), options)
+        if options.plan is not None:
+            self._seed = self._links.seed = options.plan.seed
+            plan = self._numbered(options.plan)
             for injector in self._needed():
                 injector.start(plan)
             for link in plan.link:

@@ -201,16 +201,15 @@ def test_a_link_for_which_no_function_is_there(world):
     assert world.session.links() == []
 
 
-def test_a_plan_sets_links_when_their_time_has_come(model, clock, wire, tmp_path):
+def test_a_plan_sets_links_when_their_time_has_come(model, clock, wire):
     nodes, cabling, _ = infiniband(model, clock, wire)
-    path = tmp_path / "plan.toml"
     after = nodes[0].function.commands + 2
-    path.write_text(
+    plan = load(
         '[[link]]\ndelay = "1ms"\nfunction = 1\n[[link]]\nfunction = 7\nloss = 1\n'
         f"[[link]]\nfunction = 0\nloss = 1\nafter = {after}\n"
     )
     functions = [node.function for node in nodes]
-    session = FaultSession(functions, FaultOptions(plan=path), cabling)
+    session = FaultSession(functions, FaultOptions(plan), cabling)
     assert {link["function"] for link in session.links()} == {1}
     for _ in range(2):
         nodes[0].driver.must(Op.QUERY_ISSI)

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
+from emu.device.faults import record
 from emu.host.process_identity import module_command
 
 
@@ -16,7 +17,7 @@ from emu.host.process_identity import module_command
 def serve(tmp_path):
     """Starts a server of two functions, which is stopped again; gives its status."""
 
-    def run(*options):
+    def run(*options, pass_fds=()):
         sockets = [word for name in "ab" for word in ("--socket", str(tmp_path / name))]
         process = subprocess.Popen(
             [*module_command("emu"), "serve", *sockets, *map(str, options)],
@@ -24,6 +25,7 @@ def serve(tmp_path):
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
             text=True,
+            pass_fds=pass_fds,
         )
         with process:
             said = []
@@ -52,6 +54,26 @@ def test_text_is_to_be_read_as_it_is(serve, tmp_path):
     first, second = trace.read_text().splitlines()
     assert first == "    0.000000 f0 reset connectx6"
     assert second.endswith(" f1 reset connectx6")
+
+
+def test_a_plan_from_a_pipe_of_the_shell_is_read_once(serve, tmp_path):
+    reader, writer = os.pipe()
+    os.write(writer, b'[[rule]]\nname = "late"\npoint = "load"\naction = "link"\n')
+    os.close(writer)
+    status, said = serve(
+        "--faults", f"/dev/fd/{reader}", "--record", tmp_path / "record", pass_fds=[reader]
+    )
+    os.close(reader)
+    assert (status, "Error" in said) == (0, False)
+    written = record.read((tmp_path / "record").read_text(), "record")
+    assert [rule.name for rule in written.plan.rule] == ["late"]
+
+
+def test_a_plan_with_mistakes_leaves_no_trace(serve, tmp_path):
+    (tmp_path / "plan").write_text('[[rule]]\npoint = "lod"\n')
+    status, said = serve("--trace", tmp_path / "trace", "--faults", tmp_path / "plan")
+    assert (status, "'lod'" in said) == (2, True)
+    assert not (tmp_path / "trace").exists()
 
 
 @pytest.mark.hostile

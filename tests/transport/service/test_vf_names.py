@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from emu.cli.main import main
 from emu.cli.shared.control import function_name
+from emu.device.faults.parser import load
 from emu.driver.world.clock import HandClock
 from emu.host.user_error import UserError
 from emu.server.control import ControlError
@@ -119,17 +120,15 @@ def test_links_of_an_ethernet_vf_are_its_pfs(control):
         control.set_link(function="0.vf1", loss=1)
 
 
-def test_a_plan_from_the_start_on(start, tmp_path):
-    plan = tmp_path / "plan"
-    plan.write_text('[[rule]]\nfunction="0.vf1"\npoint="load"\naction="link"\n')
+def test_a_plan_from_the_start_on(start):
+    plan = load('[[rule]]\nfunction="0.vf1"\npoint="load"\naction="link"\n')
     server = start(FaultOptions(plan))
     (rule,) = server._faults.listing()
     assert [counts["function"] for counts in rule["counts"]] == [3]
 
 
-def test_a_plan_from_the_start_on_for_nobody(start, tmp_path):
-    plan = tmp_path / "plan"
-    plan.write_text('[[rule]]\nfunction="0.vf7"\npoint="load"\naction="link"\n')
+def test_a_plan_from_the_start_on_for_nobody(start):
+    plan = load('[[rule]]\nfunction="0.vf7"\npoint="load"\naction="link"\n')
     with pytest.raises(UserError, match=r"no virtual function 0\.vf7"):
         start(FaultOptions(plan))
 

@@ -8,6 +8,7 @@ import logging
 import stat
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import cloup
@@ -47,6 +48,9 @@ from emu.server.service.transports import TRANSPORTS, VHOST_USER
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND
 from emu.version import PURE, code, code_line
+
+if TYPE_CHECKING:
+    from emu.device.faults.plan import Plan
 
 
 class _Lines(logging.Formatter):
@@ -237,13 +241,12 @@ def serve(
             "use --subnet or --fabric, not both: all switches of a subnet are in one process. In"
             " a lab file, `subnet` of [server] is shared by the guests"
         )
-    if faults is not None and faults_when is None:
-        _check_begin(faults)
     tracing: Trace | None = None
     functions: list[Function] = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(short_collections(functions))
         try:
+            plan = _plan(faults, faults_when) if faults is not None else None
             uplinks = [*map(parse_net, nets)]
             check_uplinks(uplinks)
             given = [*devices, *[""] * (len(sockets) - len(devices))]
@@ -259,7 +262,7 @@ def serve(
                 }
                 tracing = Trace(trace, trace_format, trace_limit, names, vfs)
                 stack.callback(tracing.close)
-            options = FaultOptions(faults, record, devices, json.loads(run_json))
+            options = FaultOptions(plan, record, devices, json.loads(run_json))
             server = Server(
                 endpoints, transport, tracing.recorder if tracing else None, fabric, options,
                 control, socket_mode, uplinks,
@@ -291,16 +294,19 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-def _check_begin(path: Path) -> None:
-    """Raise UsageError for a plan that begins once the driver is up, which a server cannot detect.
+def _plan(path: Path, when: str | None) -> Plan:
+    """Return the plan of a file, which is read once, because it may be a pipe of the shell.
 
-    Raises UserError for a plan with mistakes.
+    Raises UsageError for a plan that begins once the driver is up, which a server cannot detect,
+    unless ``when`` says another time. Raises UserError for mistakes in the plan, and OSError.
     """
     from emu.device.faults.plan import LOADED
     from emu.server.service.plan_files import read_plan
 
-    if read_plan(path).begins == LOADED:
+    plan = read_plan(path)
+    if when is None and plan.begins == LOADED:
         raise click.UsageError(
             f"{path} begins once the driver is up, which a server cannot detect: load it later with"
             " `mlx5emu fault load`, or begin at once with --faults-when loading"
         )
+    return plan
