@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,24 @@ class NewFile(click.Path):
                 self.fail(why, param, ctx)
             _check_alone(self, path, param, ctx, is_written=self._is_written_early)
         return path
+
+
+def check_apart(written: Iterable[tuple[str, Path | None]]) -> None:
+    """Raise UsageError if two options would make the same file or socket.
+
+    ``written`` has options with their paths; a path that is None is skipped. Pipes and devices such
+    as /dev/null may be named twice.
+    """
+    named: dict[str, str] = {}
+    for option, path in written:
+        if path is None or (path.exists() and not path.is_file() and not path.is_socket()):
+            continue
+        where = os.path.realpath(path)
+        if where in named:
+            raise click.UsageError(
+                f"{path} is a path of {named[where]} and of {option}: each needs its own"
+            )
+        named[where] = option
 
 
 def _check_alone(

@@ -14,7 +14,7 @@ from typing import Final
 
 from emu.host.listening import why_not_listening
 from emu.server.net.eth.spec import NetSpec, NetSpecError
-from emu.server.net.fabric.address import FabricError, UnixAddress, parse
+from emu.server.net.fabric.address import FabricError, unix_path
 
 _SOCKETS: Final = {
     "--tcp-ports": ("tcp", socket.SOCK_STREAM),
@@ -43,12 +43,9 @@ def check_fabric(name: str) -> None:
     Accepts a path on which another process listens, because a fabric is joined. TCP addresses are
     parsed only. Raises :class:`FabricError`; creates nothing.
     """
-    address = parse(name)
-    if not isinstance(address, UnixAddress):
-        return
-    why = why_not_listening(address.path, is_shared=True)
-    if why:
-        raise FabricError(f"fabric {address}: {why}")
+    path = unix_path(name)
+    if path is not None and (why := why_not_listening(path, is_shared=True)):
+        raise FabricError(f"fabric unix:{path}: {why}")
 
 
 def _take(taken: contextlib.ExitStack, option: str, forward: str) -> None:

@@ -17,7 +17,7 @@ from emu.cli.options.declared import offered
 from emu.cli.options.groups import DEVICES, TRACES, grouped_option
 from emu.cli.shared.attached import attached, example
 from emu.cli.shared.completion import complete_device
-from emu.cli.shared.files import ExampleFile, NewFile
+from emu.cli.shared.files import ExampleFile, NewFile, check_apart
 from emu.cli.shared.params import NearChoice, WholeNumber
 from emu.compiled import building
 from emu.device.function.function import Function
@@ -26,6 +26,7 @@ from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
 from emu.host.user_error import UserError
 from emu.server.net.eth.spec import parse as parse_net
+from emu.server.net.fabric.address import unix_path
 from emu.server.net.pcap.file import DEFAULT_MIB
 from emu.server.service.collector import short_collections
 from emu.server.service.devicespec import SETTINGS, DeviceSpecError, parse_all
@@ -231,9 +232,6 @@ def serve(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     if len(devices) > len(sockets):
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
-    paths = [path.absolute() for path in (*sockets, *([control] if control else []))]
-    if twice := [path for number, path in enumerate(paths) if path in paths[:number]]:
-        raise click.UsageError(f"{twice[0]} is named twice: each socket has a path of its own")
     if guests and len(guests) != len(sockets):
         raise click.UsageError(f"{len(guests)} names of guests, but {len(sockets)} sockets")
     if fabric is not None and subnet is not None:
@@ -254,6 +252,15 @@ def serve(
             check_vfs(specs, transport, has_subnet=subnet is not None)
             endpoints = with_vfs([*map(ServedDevice, sockets, specs)])
             names = names_of_guests(endpoints, guests)
+            check_apart(
+                [
+                    *(("--socket", one.socket) for one in endpoints),
+                    *(("--net", Path(one.what)) for one in uplinks if one.kind == "stream"),
+                    ("--fabric", unix_path(fabric) if fabric is not None else None),
+                    ("--control", control), ("--trace", trace),
+                    ("--record", record), ("--pcap", pcap),
+                ]
+            )  # fmt: skip
             if trace is not None:
                 vfs = {
                     index: function_number(index, one)

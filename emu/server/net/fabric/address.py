@@ -178,6 +178,12 @@ def parse(name: str, mode: int = OWNER_ONLY) -> Address:
     raise FabricError(f"no fabric {name!r}: use unix:PATH or tcp:HOST:PORT")
 
 
+def unix_path(name: str) -> Path | None:
+    """Return the absolute path of a fabric's socket; None for a TCP address. Raises FabricError."""
+    address = parse(name)
+    return address.path if isinstance(address, UnixAddress) else None
+
+
 class FabricListener:
     """A listening socket; ``close`` removes the files that it created."""
 

@@ -145,8 +145,13 @@ def test_a_lab_has_the_line(taken, tmp_path):
     [
         (("--socket", "live"), "live: another process listens at this path"),
         (("--socket", "file"), "file: exists and is not a socket"),
-        (("--socket", "s", "--socket", "./s"), "/s is named twice"),
-        (("--socket", "s", "--control", "s"), "/s is named twice"),
+        (("--socket", "s", "--socket", "./s"), "s is a path of --socket and of --socket"),
+        (("--socket", "s", "--control", "s"), "s is a path of --socket and of --control"),
+        (("--socket", "s", "--trace", "./s"), "s is a path of --socket and of --trace"),
+        (("--socket", "dead", "--pcap", "dead"), "dead is a path of --socket and of --pcap"),
+        (("--socket", "r", "--net", "stream=s", "--record", "s"), "of --net and of --record"),
+        (("--socket", "r", "--fabric", "unix:s", "--trace", "s"), "of --fabric and of --trace"),
+        (("--socket", "r", "--device", "connectx6,vfs=2", "--trace", "r.vf1"), "r.vf1 is a path"),
         (("--socket", "none/s"), "none/s: "),
         (("--socket", "s", "--control", "live"), "live: another process listens at this path"),
         (("--socket", "s", "--net", "stream=file"), "file: exists and is not a socket"),
@@ -163,4 +168,4 @@ def test_serve(option, why, places, monkeypatch):
     assert last.startswith("Error: ")
     assert "[Errno" not in last
     assert why in last
-    assert not (places / "s").exists()
+    assert {path.name for path in places.iterdir()} == {"dead", "file", "live"}
