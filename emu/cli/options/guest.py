@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from emu.cli.shared.progress import display
 from emu.cli.shared.words import moment
 from emu.guests.architecture import NATIVE
 from emu.guests.machine.launch import provide
-from emu.guests.named.running import ARCHES, SHARES
+from emu.guests.named.running import ARCHES, SHARES, TRACE
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, options
 from emu.guests.options.checks import check_options, check_uplinks_used
 from emu.guests.requested import check_requested, requested
@@ -131,10 +132,16 @@ def prepare(*options: GuestOptions) -> None:
 
 
 def described(options: GuestOptions, name: str) -> dict[str, Any]:
-    """Return what `mlx5emu ps` shows of the guest ``name``, and its shared directory."""
+    """Return what `mlx5emu ps` shows of the guest ``name``, its shared directory and its trace."""
     arch = [options.arch] * (options.arch != NATIVE.name)
     suite = " ".join((options.suite, *arch))
-    return {"suite": suite, "devices": options.devices, **places_of({name: options})}
+    places = {**places_of({name: options}), **trace_of(options.trace)}
+    return {"suite": suite, "devices": options.devices, **places}
+
+
+def trace_of(path: Path | None) -> dict[str, str]:
+    """Return what `dmesg` needs of guests whose server writes a trace to ``path``."""
+    return {TRACE: os.path.realpath(path)} if path is not None else {}
 
 
 def places_of(guests: Mapping[str, GuestOptions]) -> dict[str, dict[str, str]]:

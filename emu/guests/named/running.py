@@ -31,6 +31,8 @@ SHARES = "shares"
 """Key of the shared directories in that file, by the names of the guests."""
 ARCHES = "arches"
 """Key of the architectures in that file, by the names of guests of another one than the host's."""
+TRACE = "trace"
+"""Key of the resolved path that the guests' server writes a trace to, if it writes one."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _LOCK_SUFFIX = ".lock"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +14,19 @@ from emu.cli.shared.files import Existing
 from emu.cli.shared.names import complete_guest
 from emu.cli.shared.notice import notice
 from emu.cli.shared.stored import stored_events
-from emu.device.trace.event import KERNEL
-from emu.device.trace.text import body, seconds
+from emu.device.trace.event import KERNEL, TraceEvent
+from emu.device.trace.text import FunctionNames, body, seconds
+from emu.guests.named import running
 from emu.guests.named.attach import ENDED, attached, follow_log, log_of, output_of
 from emu.guests.timeline.clock import GuestClock
 from emu.guests.timeline.kernel_log import log_events
 from emu.guests.timeline.merge import merged
 from emu.host.printable import printable
+from emu.host.user_error import UserError
+from emu.near import listed
+
+_FEW = 8
+"""Names of guests that a message lists."""
 
 
 @click.command(short_help="Show the kernel log of a guest.")
@@ -38,7 +46,7 @@ def dmesg(name: str, trace: Path | None, follow: bool, as_json: bool) -> None:
     The log of a guest that has panicked or powered off is that of its console: warnings and worse.
 
     With --trace, times are the guest's. The order of device and kernel events is exact to 1 ms, on
-    a busy host to a few ms.
+    a busy host to a few ms. Of a lab's trace, only events of the guest's functions are shown.
 
     Example: mlx5emu dmesg dev --trace dev.trace
     """
@@ -59,7 +67,7 @@ def dmesg(name: str, trace: Path | None, follow: bool, as_json: bool) -> None:
         channel.ask("clock").wait()
     log = list(log_events(output_of(name, ["dmesg"]).decode(errors="replace")))
     clock = GuestClock.of_log(log)
-    for event in merged((event for _, event in stored_events(str(trace))), log, clock):
+    for event in merged(_device_events(trace, name), log, clock):
         if as_json:
             sys.stdout.write(event.to_json() + "\n")
         else:
@@ -67,3 +75,25 @@ def dmesg(name: str, trace: Path | None, follow: bool, as_json: bool) -> None:
             time = seconds(clock.guest_ns(event.t_ns))
             click.echo(f"[{time:>12}]{owner}{printable(body(event))}")
     sys.stdout.flush()
+
+
+def _device_events(trace: Path, name: str) -> Iterator[TraceEvent]:
+    """Yield the events of the functions of a running guest, from the trace of its server.
+
+    Raises UserError, before the first event, for the trace of other guests: the file of another
+    server that runs, or one that names guests without this one.
+    """
+    entry, guest = running.resolve(name)
+    guest = guest or entry.guests[0]
+    path, own = os.path.realpath(trace), entry.info.get(running.TRACE)
+    how = f"that of {name} is {own}" if own else f"{name} has none: start it with --trace FILE"
+    writers = [one.name for one in running.entries() if one.info.get(running.TRACE) == path]
+    if writers and path != own:
+        raise UserError(f"{trace} is the trace of {writers[0]}; {how}")
+    names = FunctionNames()
+    for _, event in stored_events(str(trace)):
+        names.learn(event)
+        if names.guest(event.function) in (guest, None):
+            yield event
+    if (known := names.guests()) and guest not in known:
+        raise UserError(f"{trace} is the trace of {listed(known, _FEW)}; {how}")

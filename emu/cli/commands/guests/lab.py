@@ -12,7 +12,7 @@ import click
 
 from emu.cli.commands.guests.cp import max_size_option
 from emu.cli.commands.guests.down import end_all, find_whole
-from emu.cli.options.guest import places_of, prepare, tell_begin
+from emu.cli.options.guest import places_of, prepare, tell_begin, trace_of
 from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
@@ -58,6 +58,7 @@ def up(file: Path, keep: bool) -> None:
     prepare(*(node.options for node in requested.nodes))
     places = places_of({node.name: node.options for node in requested.nodes})
     info = {"lab": True, "file": str(file), "devices": requested.devices, **places}
+    info |= trace_of(requested.trace)
     waiting = working(f"booting {len(requested.nodes)} guests")
     names = [node.name for node in requested.nodes]
     example = f"mlx5emu exec {requested.name}/{names[0]} -- COMMAND"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -152,7 +153,9 @@ def test_of_a_guest_that_has_ended_the_console_is_taken(tmp_path):
     assert "not syncing: why" in path.read_text().splitlines()[-1]
 
 
-def test_dmesg_shows_both_by_the_guests_clock(tmp_path_factory, monkeypatch):
+@pytest.fixture
+def home(tmp_path_factory, monkeypatch):
+    """A directory with the runtime directory of guests, whose dmesg prints LOG."""
     path = tmp_path_factory.mktemp("r")
     path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
@@ -160,13 +163,29 @@ def test_dmesg_shows_both_by_the_guests_clock(tmp_path_factory, monkeypatch):
     (path / "bin" / "dmesg").write_text(f"#!/bin/sh\ncat <<'E'\n{LOG}E\n")
     (path / "bin" / "dmesg").chmod(0o755)
     monkeypatch.setenv("PATH", f"{path}/bin:/usr/bin:/bin")
-    (path / "trace").write_text("".join(f"{event.to_json()}\n" for event in DEVICE))
-    words = ["dmesg", "one", "--trace", str(path / "trace")]
-    with (
-        FakeGuest(path=f"{path}/bin") as guest,
-        running.NameClaim("one") as claim,
-        daemon.open_exec_servers(claim, {}, {"one": guest}),
-    ):
+    return path
+
+
+def write(path, events):
+    path.write_text("".join(f"{event.to_json()}\n" for event in events))
+    return str(path)
+
+
+@contextlib.contextmanager
+def up(home, name, *names, **info):
+    """Run a lab of guests, or the one guest ``name``."""
+    with contextlib.ExitStack() as stack:
+        guests = {
+            one: stack.enter_context(FakeGuest(path=f"{home}/bin")) for one in names or (name,)
+        }
+        claim = stack.enter_context(running.NameClaim(name))
+        stack.enter_context(daemon.open_exec_servers(claim, info, guests))
+        yield
+
+
+def test_dmesg_shows_both_by_the_guests_clock(home):
+    words = ["dmesg", "one", "--trace", write(home / "trace", DEVICE)]
+    with up(home, "one"):
         shown = CliRunner().invoke(main, words)
         stored = CliRunner().invoke(main, [*words, "--json"])
     assert shown.output.splitlines()[:3] == [
@@ -176,3 +195,44 @@ def test_dmesg_shows_both_by_the_guests_clock(tmp_path_factory, monkeypatch):
     ]
     points = [json.loads(line)["point"] for line in stored.output.splitlines()]
     assert points == ["log", "reset", "log", "log", "cmd", "irq"]
+
+
+LAB = [
+    *(
+        TraceEvent(1000 * SECOND, number, "reset", {"model": "connectx6", "guest": guest})
+        for number, guest in enumerate(("h1", "h2"))
+    ),
+    *(TraceEvent(1000 * SECOND + number, number % 2, "irq", {"vector": 0}) for number in range(6)),
+]
+
+
+def test_of_a_lab_dmesg_shows_the_guests_functions(home):
+    words = ["dmesg", "lab/h2", "--trace", write(home / "trace", LAB), "--json"]
+    with up(home, "lab", "h1", "h2"):
+        shown = CliRunner().invoke(main, words).output
+    assert {json.loads(line)["function"] for line in shown.splitlines()} == {KERNEL, 1}
+    assert shown.count('"irq"') == 3
+
+
+def test_dmesg_refuses_the_trace_of_guests_that_it_names(home):
+    words = ["dmesg", "one", "--trace", write(home / "trace", LAB)]
+    with up(home, "one"):
+        result = CliRunner().invoke(main, words)
+    said = (
+        f"mlx5emu: {home}/trace is the trace of h1, h2; one has none: start it with --trace FILE\n"
+    )
+    assert (result.exit_code, result.output) == (1, said)
+
+
+@pytest.mark.parametrize("own", ["own", None])
+def test_dmesg_refuses_the_trace_of_another_guest_that_runs(home, own):
+    given = write(home / "given", DEVICE)
+    (home / "link").symlink_to("given")
+    traces = {"trace": str(home / own)} if own else {}
+    with up(home, "one", **traces), up(home, "two", trace=given):
+        result = CliRunner().invoke(main, ["dmesg", "one", "--trace", str(home / "link")])
+        theirs = CliRunner().invoke(main, ["dmesg", "two", "--trace", str(home / "link")])
+    how = f"that of one is {home}/own" if own else "one has none: start it with --trace FILE"
+    said = f"mlx5emu: {home}/link is the trace of two; {how}\n"
+    assert (result.exit_code, result.output) == (1, said)
+    assert "f0 reset connectx6" in theirs.output
