@@ -282,10 +282,10 @@ def destroy_qos_para_vport(
 
 ADVERTISED = (
     """\
-        "max_tsar_bw_share": 100,
+    max_tsar_bw_share=100,
 """,
     """\
-        "max_qos_para_vport": 2,
+    max_qos_para_vport=2,
 """,
 )
 """The limit, in emu/device/models/ethernet.py, and what it stands behind."""

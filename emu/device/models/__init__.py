@@ -6,28 +6,6 @@ mlx5_ifc.h. PCI ids and generations are real; serial numbers, board ids and firm
 """
 
 from emu.device.models.adapters import DEFAULT_MODEL, LINKS, MODELS
-from emu.device.models.capabilities import (
-    ALL_MEMORY_ODP,
-    ALL_TRANSPORT_ODP,
-    BASE_GENERAL,
-    IB_MEMORY_ODP,
-    IB_TRANSPORT_ODP,
-    MEMORY_ODP,
-    TRANSPORT_ODP,
-)
 from emu.device.models.model import Capabilities, Model
 
-__all__ = [
-    "ALL_MEMORY_ODP",
-    "ALL_TRANSPORT_ODP",
-    "BASE_GENERAL",
-    "DEFAULT_MODEL",
-    "IB_MEMORY_ODP",
-    "IB_TRANSPORT_ODP",
-    "LINKS",
-    "MEMORY_ODP",
-    "MODELS",
-    "TRANSPORT_ODP",
-    "Capabilities",
-    "Model",
-]
+__all__ = ["DEFAULT_MODEL", "LINKS", "MODELS", "Capabilities", "Model"]

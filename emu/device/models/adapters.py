@@ -9,10 +9,10 @@ from types import MappingProxyType
 from emu.device.models.capability_sets import PARTS
 from emu.device.models.conditions import Generation, ModelKind, assembled
 from emu.device.models.ethernet import with_port_rate
-from emu.device.models.model import IbSpeed, Model
+from emu.device.models.model import GROUP_FIELDS, IbSpeed, Model, group
 from emu.device.models.software_steering import can_own_tables, with_software_steering
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
-from layouts.enums import CapType, PortType
+from layouts.enums import PortType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +24,10 @@ class _Product:
     generation: Generation
     pf_id: int
     vf_id: int
-    subsystem_id: int
-    part_number: str
-    psid: str
+    code: str
+    """End of the part number."""
+    board: int
+    """Number of the board, in the PSID and the subsystem id."""
     firmware: tuple[int, int, int]
     hw_id: int
     pcie: LinkSpeed
@@ -42,125 +43,46 @@ LATER_VF = 0x101E
 
 _PRODUCTS = (
     _Product(
-        name="connectx4lx",
-        title="ConnectX-4 Lx",
-        generation=Generation.CONNECTX4,
-        pf_id=0x1015,
-        vf_id=0x1016,
-        subsystem_id=0xE041,
-        part_number="MLX5EMU-CX4LX",
-        psid="EMU0000000041",
-        firmware=(14, 32, 1010),
-        hw_id=0x20B,
-        pcie=LinkSpeed.GT_8,
-        lanes=8,
-        eth=25_000,
+        name="connectx4lx", title="ConnectX-4 Lx", generation=Generation.CONNECTX4,
+        pf_id=0x1015, vf_id=0x1016, code="CX4LX", board=0x41, hw_id=0x20B,
+        firmware=(14, 32, 1010), pcie=LinkSpeed.GT_8, lanes=8, eth=25_000,
     ),
     _Product(
-        name="connectx5",
-        title="ConnectX-5",
-        generation=Generation.CONNECTX5,
-        pf_id=0x1017,
-        vf_id=0x1018,
-        subsystem_id=0xE005,
-        part_number="MLX5EMU-CX5",
-        psid="EMU0000000005",
-        firmware=(16, 35, 2000),
-        hw_id=0x20D,
-        pcie=LinkSpeed.GT_8,
-        ib=IbSpeed.EDR,
-        eth=100_000,
+        name="connectx5", title="ConnectX-5", generation=Generation.CONNECTX5,
+        pf_id=0x1017, vf_id=0x1018, code="CX5", board=0x05, hw_id=0x20D,
+        firmware=(16, 35, 2000), pcie=LinkSpeed.GT_8, ib=IbSpeed.EDR, eth=100_000,
     ),
     _Product(
-        name="connectx6",
-        title="ConnectX-6",
-        generation=Generation.CONNECTX6,
-        pf_id=0x101B,
-        vf_id=0x101C,
-        subsystem_id=0xE006,
-        part_number="MLX5EMU-CX6",
-        psid="EMU0000000006",
-        firmware=(20, 43, 2000),
-        hw_id=0x20F,
-        pcie=LinkSpeed.GT_16,
-        ib=IbSpeed.HDR,
-        eth=200_000,
+        name="connectx6", title="ConnectX-6", generation=Generation.CONNECTX6,
+        pf_id=0x101B, vf_id=0x101C, code="CX6", board=0x06, hw_id=0x20F,
+        firmware=(20, 43, 2000), pcie=LinkSpeed.GT_16, ib=IbSpeed.HDR, eth=200_000,
     ),
     _Product(
-        name="connectx6dx",
-        title="ConnectX-6 Dx",
-        generation=Generation.CONNECTX6DX,
-        pf_id=0x101D,
-        vf_id=LATER_VF,
-        subsystem_id=0xE06D,
-        part_number="MLX5EMU-CX6DX",
-        psid="EMU000000006D",
-        firmware=(22, 43, 2000),
-        hw_id=0x212,
-        pcie=LinkSpeed.GT_16,
-        eth=100_000,
+        name="connectx6dx", title="ConnectX-6 Dx", generation=Generation.CONNECTX6DX,
+        pf_id=0x101D, vf_id=LATER_VF, code="CX6DX", board=0x6D, hw_id=0x212,
+        firmware=(22, 43, 2000), pcie=LinkSpeed.GT_16, eth=100_000,
     ),
     _Product(
-        name="connectx6lx",
-        title="ConnectX-6 Lx",
-        generation=Generation.CONNECTX6DX,
-        pf_id=0x101F,
-        vf_id=LATER_VF,
-        subsystem_id=0xE06C,
-        part_number="MLX5EMU-CX6LX",
-        psid="EMU000000006C",
-        firmware=(26, 43, 2000),
-        hw_id=0x216,
-        pcie=LinkSpeed.GT_16,
-        lanes=8,
-        eth=25_000,
+        name="connectx6lx", title="ConnectX-6 Lx", generation=Generation.CONNECTX6DX,
+        pf_id=0x101F, vf_id=LATER_VF, code="CX6LX", board=0x6C, hw_id=0x216,
+        firmware=(26, 43, 2000), pcie=LinkSpeed.GT_16, lanes=8, eth=25_000,
     ),
     _Product(
-        name="connectx7",
-        title="ConnectX-7",
-        generation=Generation.CONNECTX7,
-        pf_id=0x1021,
-        vf_id=LATER_VF,
-        subsystem_id=0xE007,
-        part_number="MLX5EMU-CX7",
-        psid="EMU0000000007",
-        firmware=(28, 43, 2000),
-        hw_id=0x218,
-        pcie=LinkSpeed.GT_32,
-        ib=IbSpeed.NDR,
-        eth=400_000,
+        name="connectx7", title="ConnectX-7", generation=Generation.CONNECTX7,
+        pf_id=0x1021, vf_id=LATER_VF, code="CX7", board=0x07, hw_id=0x218,
+        firmware=(28, 43, 2000), pcie=LinkSpeed.GT_32, ib=IbSpeed.NDR, eth=400_000,
     ),
     _Product(
-        name="bluefield2",
-        title="BlueField-2",
-        generation=Generation.CONNECTX6DX,
-        pf_id=0xA2D6,
-        vf_id=LATER_VF,
-        subsystem_id=0xE0B2,
-        part_number="MLX5EMU-BF2",
-        psid="EMU00000000B2",
-        firmware=(24, 43, 2000),
-        hw_id=0x214,
-        pcie=LinkSpeed.GT_16,
-        ib=IbSpeed.EDR,
-        eth=100_000,
+        name="bluefield2", title="BlueField-2", generation=Generation.CONNECTX6DX,
+        pf_id=0xA2D6, vf_id=LATER_VF, code="BF2", board=0xB2, hw_id=0x214,
+        firmware=(24, 43, 2000), pcie=LinkSpeed.GT_16, ib=IbSpeed.EDR, eth=100_000,
     ),
     _Product(
-        name="bluefield3",
-        title="BlueField-3",
-        generation=Generation.CONNECTX7,
-        pf_id=0xA2DC,
-        vf_id=LATER_VF,
-        subsystem_id=0xE0B3,
-        part_number="MLX5EMU-BF3",
-        psid="EMU00000000B3",
-        firmware=(32, 43, 2000),
-        hw_id=0x21C,
-        pcie=LinkSpeed.GT_32,
-        ib=IbSpeed.NDR,
-        eth=400_000,
+        name="bluefield3", title="BlueField-3", generation=Generation.CONNECTX7,
+        pf_id=0xA2DC, vf_id=LATER_VF, code="BF3", board=0xB3, hw_id=0x21C,
+        firmware=(32, 43, 2000), pcie=LinkSpeed.GT_32, ib=IbSpeed.NDR, eth=400_000,
     ),
-)
+)  # fmt: skip
 
 
 def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
@@ -173,42 +95,31 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
     groups = assembled(PARTS, kind)
     identity = PciIdentity(
         device_id=product.vf_id if is_vf else product.pf_id,
-        subsystem_id=product.subsystem_id,
+        subsystem_id=0xE000 | product.board,
         class_code=CLASS_ETHERNET if link is PortType.ETH else CLASS_INFINIBAND,
         is_vf=is_vf,
         link_speed=product.pcie,
         link_width=product.lanes,
         product_name=f"{title}, emulated by mlx5emu",
-        part_number=product.part_number,
+        part_number=f"MLX5EMU-{product.code}",
     )
     fw_major, fw_minor, fw_subminor = product.firmware
     made = Model(
         name=f"{product.name}-vf" if is_vf else product.name,
         title=title,
         identity=identity,
-        general=groups[CapType.GENERAL],
-        atomic=groups[CapType.ATOMIC],
-        odp=groups[CapType.ODP],
-        general_2=groups[CapType.GENERAL_2],
-        ethernet=groups.get(CapType.ETHERNET_OFFLOADS, {}),
-        ipoib_enhanced=groups.get(CapType.IPOIB_ENHANCED_OFFLOADS, {}),
-        flow_table=groups.get(CapType.FLOW_TABLE, {}),
-        roce=groups.get(CapType.ROCE, {}),
-        device_memory=groups.get(CapType.DEV_MEM, {}),
-        debug=groups.get(CapType.DEBUG, {}),
-        shampo=groups.get(CapType.DEV_SHAMPO, {}),
-        qos=groups.get(CapType.QOS, {}),
+        general=group(),
         fw_major=fw_major,
         fw_minor=fw_minor,
         fw_subminor=fw_subminor,
-        psid=product.psid,
+        psid=f"EMU{product.board:010X}",
         hw_id=product.hw_id,
         ib_proto_oper=product.ib or IbSpeed.EDR,
         eth_speed=product.eth,
         has_real_time=product.generation >= Generation.CONNECTX6DX and link is PortType.ETH,
         eth_is_extended=product.generation >= Generation.CONNECTX6,
     )
-    made = with_port_rate(made)
+    made = with_port_rate(made.extended(**{GROUP_FIELDS[of]: groups[of] for of in groups}))
     return with_software_steering(made) if can_own_tables(made) else made
 
 

@@ -5,38 +5,10 @@ The table lists what the emulator implements; real adapters of the generation ha
 
 from __future__ import annotations
 
-from emu.device.models.capabilities import (
-    ANY_ORDER,
-    BASE_ATOMIC,
-    BASE_GENERAL,
-    BASE_GENERAL_2,
-    DEBUG,
-    DEVICE_MEMORY,
-    IB_MEMORY_ODP,
-    IB_TRANSPORT_ODP,
-    MEMORY_COPIES,
-    MEMORY_ODP,
-    NO_DOORBELL_RECORD,
-    TAG_MATCHING,
-    TRANSPORT_ODP,
-    VF_LIMITS,
-)
+from emu.device.models import capabilities as base
+from emu.device.models import ethernet as eth
+from emu.device.models import ipoib
 from emu.device.models.conditions import Generation, Part
-from emu.device.models.ethernet import (
-    ETHERNET_GENERAL,
-    ETHERNET_OFFLOADS,
-    ETHERNET_VF_LIMITS,
-    FLEX_PROTOCOLS,
-    HAIRPIN,
-    NIC_FLOW_TABLES,
-    PACING,
-    ROCE,
-    SCHEDULING,
-    SCHEDULING_OBJECTS,
-    SHAMPO,
-    TUNNEL_FLOW_TABLES,
-)
-from emu.device.models.ipoib import IPOIB_ENHANCED, IPOIB_FLOW_TABLES, IPOIB_GENERAL
 from layouts.enums import CapType, PortType
 from layouts.eth_enums import InlineModeCap
 
@@ -61,33 +33,33 @@ _LATER_TUNNELS = {
 }
 
 PARTS = (
-    Part(CapType.GENERAL, BASE_GENERAL, link=_IB),
-    Part(CapType.GENERAL, ETHERNET_GENERAL, link=_ETH),
-    Part(CapType.GENERAL_2, BASE_GENERAL_2),
-    Part(CapType.GENERAL, IPOIB_GENERAL, link=_IB),
-    Part(CapType.IPOIB_ENHANCED_OFFLOADS, IPOIB_ENHANCED, link=_IB),
-    Part(CapType.FLOW_TABLE, IPOIB_FLOW_TABLES, link=_IB),
-    Part(CapType.ATOMIC, BASE_ATOMIC),
-    Part(CapType.ETHERNET_OFFLOADS, ETHERNET_OFFLOADS, link=_ETH),
-    Part(CapType.FLOW_TABLE, NIC_FLOW_TABLES, link=_ETH),
-    Part(CapType.FLOW_TABLE, TUNNEL_FLOW_TABLES, since=_CX5, link=_ETH),
-    Part(CapType.ROCE, ROCE, link=_ETH),
+    Part(CapType.GENERAL, base.BASE_GENERAL, link=_IB),
+    Part(CapType.GENERAL, eth.ETHERNET_GENERAL, link=_ETH),
+    Part(CapType.GENERAL_2, base.BASE_GENERAL_2),
+    Part(CapType.GENERAL, ipoib.IPOIB_GENERAL, link=_IB),
+    Part(CapType.IPOIB_ENHANCED_OFFLOADS, ipoib.IPOIB_ENHANCED, link=_IB),
+    Part(CapType.FLOW_TABLE, ipoib.IPOIB_FLOW_TABLES, link=_IB),
+    Part(CapType.ATOMIC, base.BASE_ATOMIC),
+    Part(CapType.ETHERNET_OFFLOADS, eth.ETHERNET_OFFLOADS, link=_ETH),
+    Part(CapType.FLOW_TABLE, eth.NIC_FLOW_TABLES, link=_ETH),
+    Part(CapType.FLOW_TABLE, eth.TUNNEL_FLOW_TABLES, since=_CX5, link=_ETH),
+    Part(CapType.ROCE, eth.ROCE, link=_ETH),
     # On-demand paging: Linux names the scheme of ConnectX-7 the memory scheme.
-    Part(CapType.ODP, TRANSPORT_ODP, until=_CX6DX),
-    Part(CapType.ODP, IB_TRANSPORT_ODP, since=_CX6, until=_CX6DX, link=_IB),
-    Part(CapType.ODP, MEMORY_ODP, since=_CX7),
-    Part(CapType.ODP, IB_MEMORY_ODP, since=_CX7, link=_IB),
+    Part(CapType.ODP, base.TRANSPORT_ODP, until=_CX6DX),
+    Part(CapType.ODP, base.IB_TRANSPORT_ODP, since=_CX6, until=_CX6DX, link=_IB),
+    Part(CapType.ODP, base.MEMORY_ODP, since=_CX7),
+    Part(CapType.ODP, base.IB_MEMORY_ODP, since=_CX7, link=_IB),
     # Copies within the host's memory.
-    Part(CapType.GENERAL, MEMORY_COPIES, since=_CX7),
+    Part(CapType.GENERAL, base.MEMORY_COPIES, since=_CX7),
     # Send queues whose doorbells need no record in memory.
-    Part(CapType.GENERAL_2, NO_DOORBELL_RECORD, since=_CX7),
+    Part(CapType.GENERAL_2, base.NO_DOORBELL_RECORD, since=_CX7),
     # Out-of-order processing, without effect in the emulator.
-    Part(CapType.GENERAL, ANY_ORDER, since=_CX7),
+    Part(CapType.GENERAL, base.ANY_ORDER, since=_CX7),
     Part(CapType.GENERAL_2, {"dp_ordering_force": 1}, since=_CX7),
     # Shared receive queues that match tags, with rendezvous by the adapter. Published outputs of
     # ``ibv_devinfo -v`` show them on InfiniBand only, and rdma-core and UCX cannot connect the
     # queue pair for their commands on Ethernet.
-    Part(CapType.GENERAL, TAG_MATCHING, since=_CX5, link=_IB),
+    Part(CapType.GENERAL, base.TAG_MATCHING, since=_CX5, link=_IB),
     # Published outputs of ConnectX-6 with Ethernet have twice the queue pairs of others, and
     # tinygrad's driver requests them without reading the maximum (support/mlx/mlxdev.py).
     Part(CapType.GENERAL, {"log_max_qp": 18}, since=_CX6, until=_CX6, link=_ETH),
@@ -97,7 +69,7 @@ PARTS = (
     Part(CapType.GENERAL, {"qp_error_syndrome": 1}, since=_CX5),
     # Memory on the adapter.
     Part(CapType.GENERAL, {"device_memory": 1}, since=_CX5),
-    Part(CapType.DEV_MEM, DEVICE_MEMORY, since=_CX5),
+    Part(CapType.DEV_MEM, base.DEVICE_MEMORY, since=_CX5),
     # Striding receive queues with few strides: mlx5e then uses one stride for packets of up to a
     # page (core/en/params.c: mlx5e_build_rq_params). Several frames in one send WQE: mlx5e's
     # private flags skb_tx_mpwqe and xdp_tx_mpwqe.
@@ -110,24 +82,24 @@ PARTS = (
     Part(CapType.GENERAL, _LATER_COMPRESSION, since=_CX6DX),
     # Packets forwarded without the driver: tc's redirection between ports, and DPDK's hairpin
     # queues.
-    Part(CapType.GENERAL, HAIRPIN, since=_CX5, link=_ETH),
+    Part(CapType.GENERAL, eth.HAIRPIN, since=_CX5, link=_ETH),
     # Counters written into memory, many by one command: DPDK reads its counters with it.
     Part(CapType.GENERAL, {"flow_counters_dump": 1}, since=_CX5, link=_ETH),
     # Header-data split: mlx5e's HW-GRO and tcp-data-split since Linux 6.12, which map the header
     # buffer by entries of 256 bytes.
     Part(CapType.GENERAL, {"shampo": 1}, since=_CX7, link=_ETH),
     Part(CapType.GENERAL_2, _SMALL_ENTITIES, since=_CX7, link=_ETH),
-    Part(CapType.DEV_SHAMPO, SHAMPO, since=_CX7, link=_ETH),
+    Part(CapType.DEV_SHAMPO, eth.SHAMPO, since=_CX7, link=_ETH),
     # ConnectX-4 Lx requires the Ethernet header in the send WQE, including any VLAN tag; the others
     # insert the tag.
     Part(CapType.ETHERNET_OFFLOADS, _HEADER_IN_WQE, until=_CX4, link=_ETH),
     Part(CapType.ETHERNET_OFFLOADS, _NO_HEADER_IN_WQE, since=_CX5, link=_ETH),
     # Rates of single send queues, on InfiniBand those of IPoIB; trees of rates and bandwidth
     # shares.
-    Part(CapType.QOS, PACING, link=_ETH, is_vf=False),
-    Part(CapType.QOS, PACING, since=_CX5, link=_IB, is_vf=False),
-    Part(CapType.QOS, SCHEDULING, since=_CX6DX, is_vf=False),
-    Part(CapType.GENERAL, SCHEDULING_OBJECTS, since=_CX6DX, is_vf=False),
+    Part(CapType.QOS, eth.PACING, link=_ETH, is_vf=False),
+    Part(CapType.QOS, eth.PACING, since=_CX5, link=_IB, is_vf=False),
+    Part(CapType.QOS, eth.SCHEDULING, since=_CX6DX, is_vf=False),
+    Part(CapType.GENERAL, eth.SCHEDULING_OBJECTS, since=_CX6DX, is_vf=False),
     Part(CapType.GENERAL, {"qos": 1}, since=_CX5, link=_IB, is_vf=False),
     # Tunnels of IP in IP, and tunnels where a WQE gives the offset of the inner packet (software
     # parsing), which mlx5e uses for Geneve.
@@ -135,7 +107,7 @@ PARTS = (
     # Fields of Geneve's and ICMP's headers that flow groups match: the driver reads from general
     # capabilities that the parser supports them (core/en_tc.c, en/tc_tun_geneve.c,
     # esw/bridge_mcast.c).
-    Part(CapType.GENERAL, {"flex_parser_protocols": FLEX_PROTOCOLS}, since=_CX5, link=_ETH),
+    Part(CapType.GENERAL, {"flex_parser_protocols": eth.FLEX_PROTOCOLS}, since=_CX5, link=_ETH),
     # A CQE for each packet that leaves by the port: the private flag tx_port_ts.
     Part(CapType.GENERAL, {"ts_cqe_to_dest_cqn": 1}, since=_CX6DX, link=_ETH),
     Part(CapType.GENERAL_2, {"ts_cqe_metadata_size2wqe_counter": 8}, since=_CX6DX, link=_ETH),
@@ -147,9 +119,9 @@ PARTS = (
     # Number of RSS tables.
     Part(CapType.GENERAL, {"log_max_rqt": 20}, until=_CX5, link=_ETH),
     # The dump of objects, and commands for physical functions only.
-    Part(CapType.DEBUG, DEBUG, is_vf=False),
+    Part(CapType.DEBUG, base.DEBUG, is_vf=False),
     # Longest pause that a port may request from others (ethtool's pfc-prevention-tout).
     Part(CapType.DEBUG, {"stall_detect": 1}, link=_ETH, is_vf=False),
-    Part(CapType.GENERAL, VF_LIMITS, is_vf=True),
-    Part(CapType.GENERAL, ETHERNET_VF_LIMITS, link=_ETH, is_vf=True),
+    Part(CapType.GENERAL, base.VF_LIMITS, is_vf=True),
+    Part(CapType.GENERAL, eth.ETHERNET_VF_LIMITS, link=_ETH, is_vf=True),
 )

@@ -10,12 +10,11 @@ which lists the adapters and how to make one operational.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from emu.device.models.model import Capabilities, Model
+from emu.device.models.model import Capabilities, Model, group
 from layouts.enums import GeneralObject
 
 
@@ -39,15 +38,13 @@ _OBJECTS: Final = 1 << GeneralObject.ENCRYPTION_KEY
 _LOGINS: Final = 1 << GeneralObject.CRYPTO_LOGIN
 _BY_AES_KEY_WRAP: Final = 1 << 2
 
-CRYPTO: Capabilities = MappingProxyType({"log_max_num_deks": 16})
+CRYPTO: Capabilities = group(log_max_num_deks=16)
 """Group CRYPTO."""
-OF_WRAPPED: Capabilities = MappingProxyType(
-    {
-        "wrapped_crypto_operational": 1,
-        "wrapped_import_method": _BY_AES_KEY_WRAP,
-        "num_nv_import_keks": 1,
-        "num_nv_credentials": 1,
-    }
+OF_WRAPPED: Capabilities = group(
+    wrapped_crypto_operational=1,
+    wrapped_import_method=_BY_AES_KEY_WRAP,
+    num_nv_import_keks=1,
+    num_nv_credentials=1,
 )
 """The same group for wrapped keys: operational, with one KEK and one credential."""
 
@@ -69,6 +66,5 @@ def with_crypto(model: Model, method: KeyImport) -> Model:
     multi = model.hw_id >= _MULTI_BLOCK_SINCE
     tweak = "aes_xts_multi_block_be_tweak" if multi else "aes_xts_single_block_le_tweak"
     objects = model.general["general_obj_types"] | _OBJECTS | (_LOGINS if is_wrapped else 0)
-    general = {**model.general, "crypto": 1, tweak: 1, "general_obj_types": objects}
-    crypto = {**CRYPTO, **(OF_WRAPPED if is_wrapped else {})}
-    return replace(model, general=MappingProxyType(general), crypto=MappingProxyType(crypto))
+    general = {"crypto": 1, tweak: 1, "general_obj_types": objects}
+    return model.extended(general=general, crypto=group(CRYPTO, OF_WRAPPED if is_wrapped else {}))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 from emu.device.objects.memory.memic import AREA_BYTES
@@ -18,6 +19,14 @@ BOARD_ID_BYTES = 16
 
 Capabilities = Mapping[str, Any]
 """Fields of one capability group by PRM name; a nested structure is a mapping."""
+
+
+def group(*bases: Capabilities, **fields: Any) -> Capabilities:
+    """Return a read-only group: the fields of ``bases``, then ``fields``; the last value counts."""
+    merged: dict[str, Any] = {}
+    for base in bases:
+        merged.update(base)
+    return MappingProxyType(merged | fields)
 
 
 class IbSpeed(IntEnum):
@@ -45,6 +54,27 @@ IB_LANE_MBPS: Final = {
     128: 100000,
 }
 """Data rate of one lane in Mb/s by PTYS speed (SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR)."""
+
+
+GROUP_FIELDS: Final[Mapping[CapType, str]] = {
+    CapType.GENERAL: "general",
+    CapType.ATOMIC: "atomic",
+    CapType.ODP: "odp",
+    CapType.GENERAL_2: "general_2",
+    CapType.ETHERNET_OFFLOADS: "ethernet",
+    CapType.IPOIB_ENHANCED_OFFLOADS: "ipoib_enhanced",
+    CapType.FLOW_TABLE: "flow_table",
+    CapType.ROCE: "roce",
+    CapType.DEV_MEM: "device_memory",
+    CapType.DEBUG: "debug",
+    CapType.ESWITCH: "eswitch",
+    CapType.ESWITCH_FLOW_TABLE: "eswitch_flow_table",
+    CapType.DEV_SHAMPO: "shampo",
+    CapType.QOS: "qos",
+    CapType.CRYPTO: "crypto",
+    CapType.PORT_SELECTION: "port_selection",
+}
+"""Fields of a model by the group that they hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,24 +138,14 @@ class Model:
     @property
     def capabilities(self) -> Mapping[CapType, Capabilities]:
         """MAX values of every group; an empty mapping for a group that the model lacks."""
-        return {
-            CapType.GENERAL: self.general,
-            CapType.ATOMIC: self.atomic,
-            CapType.ODP: self.odp,
-            CapType.GENERAL_2: self.general_2,
-            CapType.ETHERNET_OFFLOADS: self.ethernet,
-            CapType.IPOIB_ENHANCED_OFFLOADS: self.ipoib_enhanced,
-            CapType.FLOW_TABLE: self.flow_table,
-            CapType.ROCE: self.roce,
-            CapType.DEV_MEM: self.device_memory,
-            CapType.DEBUG: self.debug,
-            CapType.ESWITCH: self.eswitch,
-            CapType.ESWITCH_FLOW_TABLE: self.eswitch_flow_table,
-            CapType.DEV_SHAMPO: self.shampo,
-            CapType.QOS: self.qos,
-            CapType.CRYPTO: self.crypto,
-            CapType.PORT_SELECTION: self.port_selection,
+        return {group: getattr(self, name) for group, name in GROUP_FIELDS.items()}
+
+    def extended(self, **groups: Capabilities) -> Model:
+        """Return a copy of the model with these fields in its groups, over any present values."""
+        merged: dict[str, Any] = {
+            name: group(getattr(self, name), fields) for name, fields in groups.items()
         }
+        return replace(self, **merged)
 
     @property
     def uar_end(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from emu.device.models.model import Model
 
 _BOTH_FORMATS = 2
@@ -17,10 +15,9 @@ def with_real_time(model: Model, stamps: int, pps: int) -> Model:
     """
     if not model.has_real_time:
         raise ValueError(f"{model.name} has no such clock")
-    general, roce = dict(model.general), dict(model.roce)
     if stamps:
-        general |= {"sq_ts_format": _BOTH_FORMATS, "rq_ts_format": _BOTH_FORMATS}
-        roce |= {"qp_ts_format": _BOTH_FORMATS}
+        general = {"sq_ts_format": _BOTH_FORMATS, "rq_ts_format": _BOTH_FORMATS}
+        model = model.extended(general=general, roce={"qp_ts_format": _BOTH_FORMATS})
     if pps and not model.identity.is_vf:
-        general |= {"pps": 1, "pps_modify": 1}
-    return replace(model, general=general, roce=roce)
+        model = model.extended(general={"pps": 1, "pps_modify": 1})
+    return model

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
-from emu.device.models.model import Capabilities, Model
+from emu.device.models.model import Capabilities, Model, group
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, vport_address
 from emu.device.objects.memory.sw_icm import (
     HEADER_MODIFY,
@@ -23,29 +22,25 @@ from layouts.enums import GeneralObject
 
 _UPLINK = 0xFFFF
 """The vPort of the cable (emu.device.port.eth.headers)."""
-_OWNED: Capabilities = MappingProxyType({"sw_owner_v2": 1})
+_OWNED: Capabilities = group(sw_owner_v2=1)
 
-ICM: Capabilities = MappingProxyType(
-    {
-        "steering_sw_icm_start_address": STEERING.start,
-        "log_steering_sw_icm_size": STEERING.log_size,
-        "header_modify_sw_icm_start_address": HEADER_MODIFY.start,
-        "log_header_modify_sw_icm_size": HEADER_MODIFY.log_size,
-        # rdma-core opens no domain of these formats without it (dr_domain.c:
-        # dr_domain_check_icm_memory_caps).
-        "header_modify_pattern_sw_icm_start_address": HEADER_MODIFY_PATTERN.start,
-        "log_header_modify_pattern_sw_icm_size": HEADER_MODIFY_PATTERN.log_size,
-        "log_sw_icm_alloc_granularity": LOG_BLOCK,
-    }
+ICM: Capabilities = group(
+    steering_sw_icm_start_address=STEERING.start,
+    log_steering_sw_icm_size=STEERING.log_size,
+    header_modify_sw_icm_start_address=HEADER_MODIFY.start,
+    log_header_modify_sw_icm_size=HEADER_MODIFY.log_size,
+    # rdma-core opens no domain of these formats without it (dr_domain.c:
+    # dr_domain_check_icm_memory_caps).
+    header_modify_pattern_sw_icm_start_address=HEADER_MODIFY_PATTERN.start,
+    log_header_modify_pattern_sw_icm_size=HEADER_MODIFY_PATTERN.log_size,
+    log_sw_icm_alloc_granularity=LOG_BLOCK,
 )
 """Group DEV_MEM."""
 
-ADDRESSES: Capabilities = MappingProxyType(
-    {
-        "sw_steering_nic_rx_action_drop_icm_address": icm_address(IcmKind.RX_DROP),
-        "sw_steering_nic_tx_action_drop_icm_address": icm_address(IcmKind.TX_DROP),
-        "sw_steering_nic_tx_action_allow_icm_address": icm_address(IcmKind.TX_ALLOW),
-    }
+ADDRESSES: Capabilities = group(
+    sw_steering_nic_rx_action_drop_icm_address=icm_address(IcmKind.RX_DROP),
+    sw_steering_nic_tx_action_drop_icm_address=icm_address(IcmKind.TX_DROP),
+    sw_steering_nic_tx_action_allow_icm_address=icm_address(IcmKind.TX_ALLOW),
 )
 """Group FLOW_TABLE: target addresses of entries."""
 
@@ -58,25 +53,21 @@ def _cable(port: int) -> dict[str, int]:
     }
 
 
-FDB_ADDRESSES: Capabilities = MappingProxyType(
-    {
-        "sw_steering_fdb_action_drop_icm_address_rx": icm_address(IcmKind.FDB_RX_DROP),
-        "sw_steering_fdb_action_drop_icm_address_tx": icm_address(IcmKind.FDB_TX_DROP),
-        **_cable(1),
-    }
+FDB_ADDRESSES: Capabilities = group(
+    _cable(1),
+    sw_steering_fdb_action_drop_icm_address_rx=icm_address(IcmKind.FDB_RX_DROP),
+    sw_steering_fdb_action_drop_icm_address_tx=icm_address(IcmKind.FDB_TX_DROP),
 )
 """Group ESWITCH_FLOW_TABLE."""
 
-LOOPED: Capabilities = MappingProxyType(
-    {"fl_rc_qp_when_roce_disabled": 1, "fl_rc_qp_when_roce_enabled": 1}
-)
+LOOPED: Capabilities = group(fl_rc_qp_when_roce_disabled=1, fl_rc_qp_when_roce_enabled=1)
 """Group ROCE: the queue pairs that write entries are connected to themselves, and need no
 address.
 """
 
 
 _TABLES = ("flow_table_properties_nic_receive", "flow_table_properties_nic_transmit")
-_TERMINATION: Capabilities = MappingProxyType({"termination_table": 1})
+_TERMINATION: Capabilities = group(termination_table=1)
 _OBJECTS = 1 << GeneralObject.SW_ICM | 1 << GeneralObject.SAMPLER
 
 
@@ -94,16 +85,14 @@ def with_software_steering(model: Model) -> Model:
     if not can_own_tables(model):
         raise ValueError(f"{model.name} does not support flow tables owned by software")
     objects = model.general["general_obj_types"] | _OBJECTS
-    general = {**model.general, "general_obj_types": objects, "fl_rc_qp_when_roce_disabled": 1}
-    tables = {**model.flow_table, **ADDRESSES}
-    for name in _TABLES:
-        tables[name] = {**tables[name], **_OWNED, **_TERMINATION}
-    return replace(
-        model,
-        general=MappingProxyType(general),
-        device_memory=MappingProxyType({**model.device_memory, **ICM}),
-        flow_table=MappingProxyType(tables),
-        roce=MappingProxyType({**model.roce, **LOOPED}),
+    return model.extended(
+        general={"general_obj_types": objects, "fl_rc_qp_when_roce_disabled": 1},
+        device_memory=ICM,
+        flow_table={
+            **ADDRESSES,
+            **{name: group(model.flow_table[name], _OWNED, _TERMINATION) for name in _TABLES},
+        },
+        roce=LOOPED,
     )
 
 
@@ -120,10 +109,10 @@ def without_software_steering(model: Model) -> Model:
             tables[name] = _but(tables[name], {*_OWNED, *_TERMINATION})
     return replace(
         model,
-        general=MappingProxyType(general),
-        device_memory=MappingProxyType(_but(model.device_memory, ICM)),
-        flow_table=MappingProxyType(tables),
-        roce=MappingProxyType(_but(model.roce, LOOPED)),
+        general=group(general),
+        device_memory=group(_but(model.device_memory, ICM)),
+        flow_table=group(tables),
+        roce=group(_but(model.roce, LOOPED)),
     )
 
 
@@ -133,15 +122,14 @@ def _but(group: Capabilities, names: Collection[str]) -> dict[str, Any]:
 
 def software_fdb(tables: Capabilities) -> Capabilities:
     """Return the capabilities of a switch's tables, with those that software may own."""
-    fdb = {**tables["flow_table_properties_nic_esw_fdb"], **_OWNED}
-    return MappingProxyType({**tables, **FDB_ADDRESSES, "flow_table_properties_nic_esw_fdb": fdb})
+    fdb = group(tables["flow_table_properties_nic_esw_fdb"], _OWNED)
+    return group(tables, FDB_ADDRESSES, flow_table_properties_nic_esw_fdb=fdb)
 
 
-def fdb_of_port(model: Model, port: int) -> Capabilities:
-    """Return the capabilities of the switch's tables, with the uplink addresses of a board's port.
+def with_fdb_of_port(model: Model, port: int) -> Model:
+    """Return the model with the uplink addresses of a board's port in the tables of its switch.
 
     Unchanged for a switch whose tables only firmware owns.
     """
-    tables = model.eswitch_flow_table
-    has_any = FDB_ADDRESSES.keys() <= tables.keys()
-    return MappingProxyType({**tables, **_cable(port)}) if has_any else tables
+    has_any = FDB_ADDRESSES.keys() <= model.eswitch_flow_table.keys()
+    return model.extended(eswitch_flow_table=_cable(port)) if has_any else model

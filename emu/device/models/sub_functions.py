@@ -7,10 +7,9 @@ Sub-functions are an option of an adapter with an embedded switch, see :func:`wi
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
 
 from emu.device.models.adapters import LINKS
-from emu.device.models.model import Capabilities, Model
+from emu.device.models.model import Capabilities, Model, group
 from emu.device.models.switching import with_switch
 
 MAX_SUB_FUNCTIONS = 256
@@ -30,7 +29,6 @@ def with_sub_functions(model: Model, limit: int) -> Model:
     """
     model = with_switch(model)
     general = {
-        **model.general,
         "sf": 1,
         "max_num_sf": limit,
         "log_max_sf": (limit - 1).bit_length(),
@@ -39,18 +37,12 @@ def with_sub_functions(model: Model, limit: int) -> Model:
         "vhca_state": 1,
         **{f"event_on_vhca_state_{state}": 1 for state in _EVENTS},
     }
-    return replace(
-        model, general=MappingProxyType(general), general_2=_with_event_queues(model, {})
-    )
+    return model.extended(general=general, general_2=_event_queues(model))
 
 
-def _with_event_queues(model: Model, values: Capabilities) -> Capabilities:
-    """Return group GENERAL_2 with ``values`` and with max_num_eqs_24b equal to max_num_eqs.
-
-    A manager sets this limit for its sub-functions (max_io_eqs).
-    """
-    limit = {"max_num_eqs_24b": model.general["max_num_eqs"]}
-    return MappingProxyType({**model.general_2, **limit, **values})
+def _event_queues(model: Model) -> Capabilities:
+    """Return max_num_eqs_24b, the limit that a manager sets for its sub-functions (max_io_eqs)."""
+    return {"max_num_eqs_24b": model.general["max_num_eqs"]}
 
 
 def sub_function_of(model: Model) -> Model:
@@ -61,11 +53,11 @@ def sub_function_of(model: Model) -> Model:
     """
     vf = LINKS[f"{model.name}-vf"][model.port_type]
     return replace(
-        vf,
+        vf.extended(
+            general={"device_memory": 0}, general_2=group(_event_queues(vf), sf_eq_usage=1)
+        ),
         name=f"{model.name}-sf",
         title=f"{model.title} SF",
-        general=MappingProxyType({**vf.general, "device_memory": 0}),
-        general_2=_with_event_queues(vf, {"sf_eq_usage": 1}),
-        device_memory=MappingProxyType({}),
+        device_memory=group(),
         bar0_size=1 << LOG_BYTES,
     )

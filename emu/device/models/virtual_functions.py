@@ -8,7 +8,6 @@ Source: core/sriov.c: mlx5_sriov_init, core/eswitch.c: mlx5_eswitch_init.
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from emu.device.models.adapters import LINKS
@@ -36,8 +35,7 @@ def with_virtual_functions(model: Model, total: int) -> Model:
     if model.port_type is PortType.ETH:
         model = with_switch(model)
     else:
-        general = {**model.general, "vport_group_manager": 1}
-        model = replace(model, general=MappingProxyType(general))
+        model = model.extended(general={"vport_group_manager": 1})
     return replace(model, total_vfs=total)
 
 
@@ -47,7 +45,6 @@ def virtual_function_of(model: Model) -> Model:
     Raises KeyError for the model of a VF.
     """
     vf = LINKS[f"{model.name}-vf"][model.port_type]
-    memory = dict(vf.device_memory)
-    if memory:
-        memory["memic_bar_start_addr"] = VF_BAR_BYTES - MEMIC_BYTES
-    return replace(vf, bar0_size=VF_BAR_BYTES, device_memory=MappingProxyType(memory))
+    if vf.device_memory:
+        vf = vf.extended(device_memory={"memic_bar_start_addr": VF_BAR_BYTES - MEMIC_BYTES})
+    return replace(vf, bar0_size=VF_BAR_BYTES)

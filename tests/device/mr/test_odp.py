@@ -3,7 +3,7 @@
 import pytest
 from helpers.device.paging import IN_BOTH_SCHEMES
 
-from emu.device.models import ALL_MEMORY_ODP
+from emu.device.models.capabilities import ALL_MEMORY_ODP
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.implicit import ImplicitKey
 from emu.driver.keys.paging import BOTH, READ, PagedRegion, Pager

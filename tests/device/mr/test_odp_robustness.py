@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.models import MEMORY_ODP, TRANSPORT_ODP
+from emu.device.models.capabilities import MEMORY_ODP, TRANSPORT_ODP
 from emu.driver.keys.paging import PagedRegion, Pager, resume_info
 from emu.driver.keys.umr import FastRegKey, MemoryWindow, umr
 from emu.driver.verbs.channels import Channel

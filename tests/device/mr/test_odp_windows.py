@@ -8,7 +8,7 @@ the window meanwhile must lead it into the program's own regions, or nowhere.
 
 import pytest
 
-from emu.device.models import TRANSPORT_ODP
+from emu.device.models.capabilities import TRANSPORT_ODP
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.umr import MemoryWindow
 from emu.driver.verbs.channels import Channel

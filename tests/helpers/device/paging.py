@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emu.device.models import ALL_MEMORY_ODP, ALL_TRANSPORT_ODP
+from emu.device.models.capabilities import ALL_MEMORY_ODP, ALL_TRANSPORT_ODP
 
 IN_BOTH_SCHEMES = pytest.mark.parametrize(
     "scheme", [ALL_TRANSPORT_ODP, ALL_MEMORY_ODP], ids=["transport", "memory"]

@@ -7,17 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from emu.device.models import (
-    ALL_MEMORY_ODP,
-    ALL_TRANSPORT_ODP,
-    IB_MEMORY_ODP,
-    IB_TRANSPORT_ODP,
-    LINKS,
-    MEMORY_ODP,
-    TRANSPORT_ODP,
-    Capabilities,
-    Model,
-)
+from emu.device.models import LINKS, Capabilities, Model
+from emu.device.models import capabilities as caps
 from emu.device.models.board_ports import with_port_selection
 from emu.device.models.crypto import with_crypto
 from emu.device.models.real_time import with_real_time
@@ -29,9 +20,9 @@ from emu.device.objects.memory.aes import HAS_AES
 from emu.server.service.devicespec.settings import SETTINGS, DeviceSpecError
 from layouts.enums import PortType
 
-_ODP: tuple[Capabilities, ...] = ({}, TRANSPORT_ODP, MEMORY_ODP)
-_IB_ODP: tuple[Capabilities, ...] = ({}, IB_TRANSPORT_ODP, IB_MEMORY_ODP)
-_ODP_ALL: tuple[Capabilities, ...] = ({}, ALL_TRANSPORT_ODP, ALL_MEMORY_ODP)
+_ODP: tuple[Capabilities, ...] = ({}, caps.TRANSPORT_ODP, caps.MEMORY_ODP)
+_IB_ODP: tuple[Capabilities, ...] = ({}, caps.IB_TRANSPORT_ODP, caps.IB_MEMORY_ODP)
+_ODP_ALL: tuple[Capabilities, ...] = ({}, caps.ALL_TRANSPORT_ODP, caps.ALL_MEMORY_ODP)
 
 
 @contextmanager
