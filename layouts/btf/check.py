@@ -17,8 +17,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from layouts.btf.known import Known
 from layouts.btf.reader import Btf, BtfKind
-from layouts.btf.report import BtfReport, Difference, Known, What
+from layouts.btf.report import BtfReport, Difference, What
 from layouts.fields import Items, Nested
 from layouts.prm import Field, Prm
 

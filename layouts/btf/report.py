@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -32,28 +31,6 @@ class Difference:
     """
     ours: int
     theirs: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Differences of certain kernels that are known to be correct, with the reason."""
-
-    releases: tuple[str, ...]
-    """Leading numbers of the releases: "6.1" is 6.1.0-50-amd64 and not 6.12. None means all
-    kernels.
-    """
-    what: What
-    reason: str
-    names: tuple[str, ...]
-    """Names in the form of :attr:`Difference.name`."""
-
-    def concerns(self, release: str) -> bool:
-        """Return whether ``release`` (``uname -r``) is one of ``releases``, compared by numbers.
-
-        True for every release if ``releases`` is empty.
-        """
-        starts = (re.match(rf"{re.escape(start)}(?!\d)", release) for start in self.releases)
-        return not self.releases or any(starts)
 
 
 @dataclass(slots=True)

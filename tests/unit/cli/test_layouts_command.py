@@ -12,7 +12,8 @@ from emu.cli.commands.functions import layouts as command
 from emu.cli.main import main
 from emu.guests.errors import LabError
 from emu.guests.image import image
-from layouts.btf.report import Known, What
+from layouts.btf.known import Known
+from layouts.btf.report import What
 from layouts.prm import bits, rsvd
 
 THING = structure("thing", ("a", bits(8)), rsvd(8))

@@ -8,8 +8,9 @@ from helpers.structures import structure
 
 from layouts.btf.check import check
 from layouts.btf.kernel_differences import KNOWN
+from layouts.btf.known import Known
 from layouts.btf.reader import Btf
-from layouts.btf.report import Difference, Known, What
+from layouts.btf.report import Difference, What
 from layouts.prm import array, bits, nested, octets, rsvd, tail
 from layouts.registry import collect, structures
 
