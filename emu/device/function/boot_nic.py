@@ -19,7 +19,7 @@ _WORD: Final = 4
 
 
 class BootNic:
-    """Implements :class:`emu.device.pci.vsc.BootNicAccess` for the function's current HCA."""
+    """Implements :class:`emu.device.pci.vsc.WordSpace` for the function's current HCA."""
 
     def __init__(self, hca: Callable[[], Hca], bar0: Callable[[], Bar0]) -> None:
         self._hca = hca

@@ -39,7 +39,7 @@ from emu.device.pci.sriov import (
     vf_bar_stride,
 )
 from emu.device.pci.vpd import build_image, vpd_capability
-from emu.device.pci.vsc import BootNicAccess, CrSpaceAccess, Vsc
+from emu.device.pci.vsc import CrSpaceAccess, Vsc, WordSpace
 from emu.device.ports import Buffer
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class ConfigSpace:
         on_flr: Callable[[], None],
         crspace: CrSpaceAccess,
         icmd: Icmd,
-        boot_nic: BootNicAccess | None = None,
+        boot_nic: WordSpace | None = None,
         sriov: SriovLayout | None = None,
         is_sriov_vf: bool = False,
     ) -> None:

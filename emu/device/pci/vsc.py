@@ -60,8 +60,8 @@ class CrSpaceAccess(Protocol):
         """Store a word at a byte address."""
 
 
-class BootNicAccess(Protocol):
-    """The registers of a NIC without DRAM, behind the initialization segment, in 32-bit words."""
+class WordSpace(Protocol):
+    """An address space behind the gateway, in 32-bit words."""
 
     def read(self, address: int) -> int | None:
         """Return the word at a byte address; None for an unused or unaligned address."""
@@ -70,77 +70,31 @@ class BootNicAccess(Protocol):
         """Store a word; return False, without a change, unless the address is writable."""
 
 
-class _Refused(Exception):  # noqa: N818  # an answer, not a failure
-    """The space has no such address, or is read-only."""
-
-
-class _Space(Protocol):
-    """One address space behind the gateway; its methods may raise :class:`_Refused`."""
-
-    @property
-    def size(self) -> int:
-        """Size in bytes in the driver's view; 0 for none."""
-
-    @property
-    def step(self) -> int:
-        """Increment of the address after a read."""
-
-    def read(self, address: int) -> int: ...
-
-    def write(self, address: int, value: int) -> None: ...
-
-
 class _Cr:
     """CR space: read by address, or scanned from the start; read-only."""
 
     def __init__(self, crspace: CrSpaceAccess, *, scan: bool) -> None:
         self._crspace = crspace
         self._scan = scan
-        self.size = crspace.size
-        self.step = 4 if scan else 0
 
-    def read(self, address: int) -> int:
-        """Return a word; raise _Refused for an unaligned address or one beyond the space.
+    def read(self, address: int) -> int | None:
+        """Return a word; None for an unaligned address or one beyond the space.
 
         Far words are read by address only, not in a scan.
         """
         if not self._scan and address in self._crspace.far_words:
             return self._crspace.far_words[address]
-        self._check(address)
-        return self._crspace.read(address) & _WORD_MASK
+        return self._crspace.read(address) & _WORD_MASK if self._has(address) else None
 
-    def write(self, address: int, value: int) -> None:
-        """Pass a word to CR space; raise _Refused in the scan space and for an invalid address."""
-        self._check(address)
-        if self._scan:
-            raise _Refused
-        self._crspace.write(address, value)
+    def write(self, address: int, value: int) -> bool:
+        """Pass a word to CR space; return False in the scan space and for an invalid address."""
+        is_taken = self._has(address) and not self._scan
+        if is_taken:
+            self._crspace.write(address, value)
+        return is_taken
 
-    def _check(self, address: int) -> None:
-        if address % 4 or address >= self.size:
-            raise _Refused
-
-
-class _Words:
-    """A space whose words act by themselves, such as ICMD; the driver reads no size for it."""
-
-    size = 0
-    step = 0
-
-    def __init__(self, words: BootNicAccess | IcmdSpace) -> None:
-        self._words = words
-
-    def read(self, address: int) -> int:
-        """Return a word; raise _Refused for an unused address."""
-        word = self._words.read(address)
-        if word is None:
-            raise _Refused
-        return word
-
-    def write(self, address: int, value: int) -> None:
-        """Store a word, which may run a command; raise _Refused unless it is writable."""
-        if not self._words.write(address, value):
-            raise _Refused
+    def _has(self, address: int) -> bool:
+        return not address % 4 and address < self._crspace.size
 
 
 class _Locks:
@@ -150,28 +104,21 @@ class _Locks:
     mlx5_vsc_sem_set_space).
     """
 
-    size = 0
-    step = 0
-
     def __init__(self) -> None:
         self._owners = [0] * _LOCKS
 
-    def read(self, address: int) -> int:
-        self._check(address)
-        return self._owners[address]
+    def read(self, address: int) -> int | None:
+        return self._owners[address] if address < _LOCKS else None
 
-    def write(self, address: int, value: int) -> None:
-        self._check(address)
+    def write(self, address: int, value: int) -> bool:
+        if address >= _LOCKS:
+            return False
         self._owners[address] = _owner_after(self._owners[address], value)
+        return True
 
     def clear(self) -> None:
         """Free every lock."""
         self._owners = [0] * _LOCKS
-
-    @staticmethod
-    def _check(address: int) -> None:
-        if address >= _LOCKS:
-            raise _Refused
 
 
 def _owner_after(owner: int, value: int) -> int:
@@ -186,20 +133,22 @@ class Vsc:
     """The gateway's behaviour. Its registers are in configuration space, its locks here."""
 
     def __init__(
-        self, crspace: CrSpaceAccess, icmd: Icmd, boot_nic: BootNicAccess | None = None
+        self, crspace: CrSpaceAccess, icmd: Icmd, boot_nic: WordSpace | None = None
     ) -> None:
         self._locks = _Locks()
         self._icmd = IcmdSpace(icmd)
-        self._spaces: dict[int, _Space] = {
+        self._spaces: dict[int, WordSpace] = {
             SPACE_CR: _Cr(crspace, scan=False),
-            SPACE_ICMD: _Words(self._icmd),
+            SPACE_ICMD: self._icmd,
             # mstflint opens only a device that has both numbers (mtcr_ul_com.c: VSEC_SUPPORTED_UL).
-            SPACE_ICMD_EXT: _Words(self._icmd),
+            SPACE_ICMD_EXT: self._icmd,
             SPACE_SCAN_CR: _Cr(crspace, scan=True),
             SPACE_SEMAPHORE: self._locks,
         }
         if boot_nic is not None:
-            self._spaces[SPACE_NODNIC] = _Words(boot_nic)
+            self._spaces[SPACE_NODNIC] = boot_nic
+        self._sizes = dict.fromkeys((SPACE_CR, SPACE_SCAN_CR), crspace.size)
+        """Bytes of the spaces whose size a driver reads."""
 
     def capability(self) -> Capability:
         """Return the capability, whose registers act on this gateway when written.
@@ -233,12 +182,12 @@ class Vsc:
         An unknown space gets status 0 in the control register, and the address register stays.
         """
         number = regs["control"] & _SPACE_MASK
-        space = self._spaces.get(number)
-        if space is None:
+        if number not in self._spaces:
             regs["control"] = number
             return
-        regs["control"] = number | _SUPPORTED | (_SIZE_VALID if space.size else 0)
-        regs["address"] = space.size & ADDRESS_MASK
+        size = self._sizes.get(number, 0)
+        regs["control"] = number | _SUPPORTED | (_SIZE_VALID if size else 0)
+        regs["address"] = size & ADDRESS_MASK
 
     def _access(self, regs: RegisterWindow, _before: int) -> None:
         """Read or write one word at once; the flag flips before the driver can read it.
@@ -249,21 +198,26 @@ class Vsc:
         """
         address = regs["address"] & ADDRESS_MASK
         writing, number = regs["address"] & FLAG, regs["control"] & _SPACE_MASK
-        space = self._spaces.get(number)
-        try:
-            if space is None:
-                raise _Refused
-            if writing:
-                space.write(address, regs["data"])
-            else:
-                regs["data"] = space.read(address)
-                address += space.step
-            if number == SPACE_NODNIC:
-                regs["semaphore"] = 0
-        except _Refused:
+        if not self._move(regs, number, address):
             regs["data"] = BAD_WORD
             address |= SYNDROME
+        elif number == SPACE_NODNIC:
+            regs["semaphore"] = 0
+        elif number == SPACE_SCAN_CR:
+            address += 4
         regs["address"] = address | (FLAG ^ writing)
+
+    def _move(self, regs: RegisterWindow, number: int, address: int) -> bool:
+        """Read or write a word of a space; return False for an unknown space or address."""
+        space = self._spaces.get(number)
+        if space is None:
+            return False
+        if regs["address"] & FLAG:
+            return space.write(address, regs["data"])
+        word = space.read(address)
+        if word is not None:
+            regs["data"] = word
+        return word is not None
 
 
 def _next_ticket(regs: RegisterWindow) -> None:
