@@ -53,23 +53,17 @@ class TopologyFile(BaseModel):
     server: ServerTable = ServerTable()
 
 
+@dataclass(frozen=True)
 class LabNode:
     """One guest of a topology: its options, and the commands that it runs when it is up."""
 
-    def __init__(
-        self,
-        name: str,
-        options: GuestOptions,
-        commands: Sequence[str],
-        place: str = "",
-        commands_place: str = "",
-    ) -> None:
-        """``place`` is the guest's FILE:LINE, and ``commands_place`` that of its commands."""
-        self.name = name
-        self.options = options
-        self.commands = tuple(commands)
-        self.place = place
-        self.commands_place = commands_place
+    name: str
+    options: GuestOptions
+    commands: Sequence[str]
+    place: str = ""
+    """The guest's FILE:LINE."""
+    commands_place: str = ""
+    """The FILE:LINE of its commands."""
 
 
 class LabTopology:
@@ -83,32 +77,17 @@ class LabTopology:
         self.devices = tuple(device for node in nodes for device in node.options.devices)
         self.guests = tuple(node.name for node in nodes for _ in node.options.devices)
         """The name of each device's guest."""
-        self._server = {
+        fields: dict[str, Any] = {
             name: value
             for given, word in server.given().items()
             for name, value in option_named(given).kind.fields(given, word, base).items()
         }
-        self.server_options = server_words(self._server)
-
-    @property
-    def trace(self) -> Path | None:
-        """The server's trace."""
-        return self._server.get("trace")
-
-    @property
-    def faults(self) -> Path | None:
-        """The plan for all functions."""
-        return self._server.get("faults")
-
-    @property
-    def faults_when(self) -> str | None:
+        self.server_options = server_words(fields)
+        self.trace: Path | None = fields.get("trace")
+        self.faults: Path | None = fields.get("faults")
+        self.faults_when: str | None = fields.get("faults_when")
         """When the plan begins; None leaves that to the plan."""
-        return self._server.get("faults_when")
-
-    @property
-    def record(self) -> Path | None:
-        """The file that records the faults that fire."""
-        return self._server.get("record")
+        self.record: Path | None = fields.get("record")
 
 
 @dataclass(frozen=True)
