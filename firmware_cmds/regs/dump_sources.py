@@ -18,6 +18,7 @@ from emu.device.cmdif.registry import InT, OutT
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import AnySq
 from emu.device.objects.queues.qp import Qp
+from emu.device.rounds.costs import LOG_EXAMINED_PER_STEP
 from firmware_cmds.memory.mkey import query_mkey
 from firmware_cmds.objects.cq import query_cq
 from firmware_cmds.objects.eq import query_eq
@@ -179,18 +180,20 @@ def _listed(
     """Return a source with a row for each of many queues.
 
     The list of queues is read once for a dump, not for each of its accesses. The progress of each
-    is read with its row. A queue destroyed meanwhile has progress 0.
+    is read with its row. A queue destroyed meanwhile has progress 0. Both are charged to the round.
     """
 
-    def read(tables: ObjectTables, _index: int) -> Contents:
-        listed = tables.dumped.get(name)
+    def read(hca: Hca, _index: int) -> Contents:
+        listed = hca.dumped.get(name)
         if listed is None:
-            listed = tables.dumped[name] = listing(tables.queues)
-        return Contents(len(listed) * _PROGRESS.size, partial(rows, tables.queues, listed))
+            hca.budget.charge(len(hca.queues.holders) >> LOG_EXAMINED_PER_STEP)
+            listed = hca.dumped[name] = listing(hca.queues)
+        return Contents(len(listed) * _PROGRESS.size, partial(rows, hca, listed))
 
-    def rows(numbers: Numbers, listed: array[int], at: int, length: int) -> bytes:
+    def rows(hca: Hca, listed: array[int], at: int, length: int) -> bytes:
         first, end = at // _PROGRESS.size, -(-(at + length) // _PROGRESS.size)
-        holders = numbers.holders
+        hca.budget.charge(end - first >> LOG_EXAMINED_PER_STEP)
+        holders = hca.queues.holders
         data = b"".join(
             _PROGRESS.pack(number, progress(holders.get(number))) for number in listed[first:end]
         )

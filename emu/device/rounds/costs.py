@@ -35,6 +35,8 @@ STEPS_PER_STOP: Final = 16
 """A queue that is stopped because its CQ takes no more CQEs; to check one costs a single step."""
 LOG_LISTED_PER_STEP: Final = 8
 """Objects of a table that are put into a list."""
+LOG_EXAMINED_PER_STEP: Final = 4
+"""Objects of a table that are put into a list if they are of one kind, or described there."""
 STEPS_PER_REPACING: Final = 2
 """A send queue that looks up its rate limits again."""
 STEPS_PER_NEW_PACING: Final = 8

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 from helpers.device.dump_kinds import BY_NAME
+from helpers.device.rounds import Costs
 
+from emu.device.rounds.costs import LOG_EXAMINED_PER_STEP
 from emu.driver.command.answer import DriverError
 from emu.driver.command.resource_dump import (
     HEADER,
@@ -197,3 +199,24 @@ def test_queues_are_looked_up_once_for_a_dump(driver, node, qps, monkeypatch):
     assert looked == [1, 1, 1, 1]
     assert len(rest) == len(whole) - 8
     assert not node.hca.dumped
+
+
+@pytest.mark.hostile
+@pytest.mark.unobserved("the steps of rounds are counted")
+def test_a_list_of_queues_costs_more_than_its_command(driver, node):
+    """Also where a driver begins a dump again and again, and reads no more of it."""
+    costs, most = Costs(node), []
+    region = node.region(1 << 13)
+    for _ in range(2):
+        costs.most()
+        for space in (4, region.size):
+            access_once(
+                driver, BY_NAME["SX_SLICE_ALL"], op_mod=0, mkey=region.key, address=region.va,
+                size=space, num_of_obj1=1,
+            )  # fmt: skip
+            most.append(costs.most())
+        for _ in range(128):
+            node.queue_pair()
+    listing, rows = (after - before for before, after in zip(most[:2], most[2:], strict=True))
+    assert listing >= 128 >> LOG_EXAMINED_PER_STEP
+    assert rows >= listing + (128 >> LOG_EXAMINED_PER_STEP)
