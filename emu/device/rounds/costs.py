@@ -97,9 +97,9 @@ STEPS_PER_REFUSED_WQE: Final = 64
 LOG_SEGMENTS_PER_STEP: Final = 3
 """Segments of receive WQEs that are read."""
 STEPS_PER_REWRITE: Final = 4
-"""Additional cost of a packet that flow tables modify for this queue."""
+"""Additional cost of a packet that flow tables modify, for each queue or table that gets it."""
 LOG_CHANGES_PER_STEP: Final = 1
-"""Modifications of such packets."""
+"""Modifications of such packets; one that moves headers counts twice, without the copied bytes."""
 
 # -- between functions and processes
 

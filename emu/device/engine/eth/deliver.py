@@ -12,7 +12,7 @@ from emu.device.engine.eth.hairpin.receive import pass_one
 from emu.device.engine.eth.header_split import put
 from emu.device.engine.eth.merging.lro import Merged
 from emu.device.engine.eth.requests import RECEIVE_POINT, Placed, request, target_of
-from emu.device.engine.eth.steering.rewrite import rewrite
+from emu.device.engine.eth.steering.rewrite import cost_of, rewrite
 from emu.device.engine.eth.steering.route import Delivery
 from emu.device.engine.eth.striding import STRIDES_SHIFT, request_for
 from emu.device.engine.eth.tunnels.header_kind import kind_of
@@ -25,7 +25,7 @@ from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.fcs import with_fcs
 from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, Headers, parse
 from emu.device.port.eth.vlan import strip_tag
-from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_DELIVERY, STEPS_PER_REWRITE
+from emu.device.rounds.costs import STEPS_PER_DELIVERY
 from layouts.enums import CqeOpcode
 from layouts.eth_enums import CqeChecked, CqeHeader, ModifyField, RqState
 from layouts.rings.eth_cqe import ETH_CQE, SHAMPO, SHAMPO_AT
@@ -69,6 +69,7 @@ def deliver(
     if rq.scatters_fcs:
         headers = with_fcs(headers)
     if steps is not None:
+        hca.budget.charge(cost_of(steps, len(headers.frame)))
         try:
             changed = rewrite(headers, steps)
         except FrameError:  # a super-frame's last packet may be too short for the change
@@ -76,7 +77,6 @@ def deliver(
         headers, metadata = changed, changed.registers.get(_REG_B, 0)
         # The sender guarantees the outer packet's checksum only.
         is_vouched = is_vouched and not steps.reshapes
-        hca.budget.charge(STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP))
     if rq.strips and headers.l3 != ETHERNET_BYTES:
         without = strip_tag(headers.frame)
         if without is not None:

@@ -24,15 +24,18 @@ class Reshape:
         parts: frozenset[Any] = frozenset(),
         *,
         needs_whole: bool = False,
+        copies: int = 1,
     ) -> None:
         """Create the change; ``change`` rebuilds the frame, ``parts`` as in :class:`ModifyHeader`.
 
-        ``needs_whole``: lengths and checksums of the packet must be valid first.
+        ``needs_whole``: lengths and checksums of the packet must be valid first. ``copies`` is the
+        number of times that the frame is rebuilt.
         """
         self.name = name
         self.changes = (change,)
         self.parts = parts
-        self.in_frame = self.reshapes = True
+        self.in_frame = True
+        self.reshapes = copies
         self.needs_whole = needs_whole
 
     def __repr__(self) -> str:
@@ -57,7 +60,7 @@ class Steps:
         """Changes of all steps, in order."""
         self.in_frame = any(step.in_frame for step in steps)
         self.reshapes = sum(step.reshapes for step in steps)
-        """Number of steps that rebuild the frame."""
+        """Number of times that the steps rebuild the frame."""
         self.needs_whole = any(step.needs_whole for step in steps)
 
     def __repr__(self) -> str:

@@ -225,7 +225,7 @@ class _Building:
         self._end_fields()
         self._end_header_edits()
         self._depend_on(step.parts)
-        self._is_opaque |= step.reshapes
+        self._is_opaque |= bool(step.reshapes)
         self._steps.append(step)
 
     def encap_of_packets(self, context: PacketReformat) -> None:
@@ -258,6 +258,7 @@ class _Building:
                     "steering entry",
                     lambda headers: moved(headers, header_edits),
                     needs_whole=needs_whole,
+                    copies=len(header_edits),
                 )
             )
             self._header_edits = []

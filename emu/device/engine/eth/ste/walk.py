@@ -21,7 +21,7 @@ from emu.device.engine.eth.ste.entry import BadEntryError, Ste, decoded, hash_in
 from emu.device.engine.eth.steering.colors import marks_of
 from emu.device.engine.eth.steering.fields import source
 from emu.device.engine.eth.steering.match_field import Part
-from emu.device.engine.eth.steering.rewrite import rewrite
+from emu.device.engine.eth.steering.rewrite import cost_of, rewrite
 from emu.device.objects.eth.flow.action import FteAction, FteVerdict, VportTarget
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.flow.targets import Sampler, StcJump
@@ -34,7 +34,7 @@ from emu.device.objects.memory.sw_icm import STE_BYTES, STEERING, IcmMemory
 from emu.device.objects.object import Object
 from emu.device.objects.table import Table
 from emu.device.port.eth.headers import UPLINK, FrameError, Headers, Marked
-from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_STEERED_PER_STEP
+from emu.device.rounds.costs import LOG_STEERED_PER_STEP
 from layouts.eth_enums import FlowTableType
 
 log = logging.getLogger(__name__)
@@ -45,11 +45,6 @@ FIELDS_PER_ACTION: Final = 8
 """Cost of each action that is read with an STE, in fields."""
 FIELDS_PER_DECODED: Final = 16
 """Additional cost of an STE that must be decoded, and of each of its actions, in fields."""
-FIELDS_PER_CHANGE: Final = 128
-"""Cost of an STE that changes the packet, in fields."""
-FIELDS_PER_MOVE: Final = 16
-"""Additional cost of each action of an STE that moves headers, besides the packet's bytes."""
-_LOG_BYTES_PER_FIELD: Final = LOG_BYTES_PER_STEP - LOG_STEERED_PER_STEP
 _AREA: Final = range(STEERING.start, STEERING.start + (1 << STEERING.log_size))
 _ALLOWING: Final = {IcmKind.TX_ALLOW: FlowTableType.NIC_TX}
 _VPORTS: Final = (IcmKind.VPORT_RX, IcmKind.VPORT_TX)
@@ -328,10 +323,7 @@ class _Path:
         plan = ste.plan
         self.meter = plan.meter
         if plan.steps is not None:
-            self.cost += FIELDS_PER_CHANGE
-            if plan.steps.reshapes:
-                copied = len(self.headers.frame) >> _LOG_BYTES_PER_FIELD
-                self.cost += plan.actions * (FIELDS_PER_MOVE + copied)
+            self.cost += cost_of(plan.steps, len(self.headers.frame)) << LOG_STEERED_PER_STEP
             if plan.parts is None or (self._is_opaque and plan.parts):
                 self.parts = None
             elif self.parts is not None:

@@ -288,8 +288,8 @@ def head(headers: Headers) -> Headers:
 
 def cost_of(steps: Steps, octets: int) -> int:
     """Return the cost of :func:`rewrite` for a packet of ``octets`` bytes, in steps of a round."""
-    copied = steps.reshapes * octets >> LOG_BYTES_PER_STEP
-    return STEPS_PER_REWRITE + (len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied
+    changes, copied = len(steps.changes) + steps.reshapes, steps.reshapes * octets
+    return STEPS_PER_REWRITE + (changes >> LOG_CHANGES_PER_STEP) + (copied >> LOG_BYTES_PER_STEP)
 
 
 def rewrite(headers: Headers, steps: Steps) -> Marked:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.engine.eth.steering.domain import decide, decide_beside
-from emu.device.engine.eth.steering.rewrite import head, rewrite
+from emu.device.engine.eth.steering.rewrite import cost_of, head, rewrite
 from emu.device.objects.domains import LoopbackSource
 from emu.device.objects.eth.flow.domain import Decision
 from emu.device.objects.eth.flow.table import FlowTable
@@ -18,7 +18,6 @@ from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
 from emu.device.port.eth.headers import Headers, despite_length
 from emu.device.port.eth.traffic import GROUP_BIT
-from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CHANGES_PER_STEP
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
@@ -148,9 +147,9 @@ def _route_changed(
             continue
         after = headers
         if steps is not None and steps.in_frame:
-            copied = steps.reshapes * len(headers.frame) >> LOG_BYTES_PER_STEP
-            budget.charge((len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
-            after = rewrite(headers if steps.reshapes else head(headers), steps)
+            before = headers if steps.reshapes else head(headers)
+            budget.charge(cost_of(steps, len(before.frame)))
+            after = rewrite(before, steps)
         queues.append(
             Delivery(*target.queue_of(after), tag, steps, describes_inner=target.describes_inner)
         )

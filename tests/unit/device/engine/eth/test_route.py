@@ -2,10 +2,14 @@
 
 import pytest
 
+from emu.device.engine.eth.deliver import deliver
 from emu.device.engine.eth.steering.route import Delivery, route, route_beside
+from emu.device.engine.eth.steering.vlan_tags import push
 from emu.device.models import LINKS
 from emu.device.objects.domains import LoopbackSource
+from emu.device.objects.eth.reshape import together
 from emu.device.port.eth.headers import parse
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 from emu.driver.ethernet.flow_fields import mac_fields, to_table, to_tir
 from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import (
@@ -16,8 +20,10 @@ from emu.driver.ethernet.interfaces import (
     modify_rqt,
     rss,
 )
+from emu.driver.ethernet.receive_queue import ReceiveQueue
 from layouts.enums import Op, PortType
 from layouts.eth_enums import CqeHashType, SelfLbBlock
+from layouts.steering.fte import vlan
 
 GROUP_MAC = bytes.fromhex("01005e000001")
 
@@ -206,3 +212,16 @@ class TestOnInfiniBand:
 
     def test_nothing_is_routed(self, routed):
         assert routed() == []
+
+
+@pytest.mark.hostile
+def test_moved_headers_are_charged_by_the_bytes_of_the_packet(function, node):
+    """For each queue that gets the packet, which is made anew there."""
+    hca, rq = function.hca, ReceiveQueue(node)
+    to = Delivery(rq.object, 0, 0, 0, together((push(vlan.new(ethtype=0x8100)),)))
+    costs = []
+    for size in (100, 60_000):
+        before = hca.budget.steps
+        deliver(hca, parse(EthPacket(payload=bytes(size)).frame()), True, to)
+        costs.append(hca.budget.steps - before)
+    assert costs[1] - costs[0] >= (60_000 >> LOG_BYTES_PER_STEP) - 1

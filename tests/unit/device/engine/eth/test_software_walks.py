@@ -8,7 +8,6 @@ from emu.device.engine.eth.ste.walk import (
     FIELDS_PER_ACTION,
     FIELDS_PER_DECODED,
     FIELDS_PER_ENTRY,
-    FIELDS_PER_MOVE,
 )
 from emu.device.engine.eth.steering.inside import INNER_COST
 from emu.device.engine.eth.steering.route import route
@@ -17,7 +16,7 @@ from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import DECODED, HEADER_MODIFY
 from emu.device.port.eth.headers import parse
-from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_STEERED_PER_STEP
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CHANGES_PER_STEP, LOG_STEERED_PER_STEP
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.steering_entries import SoftwareTables, always_miss, entry
 from layouts.enums import Op, PortType
@@ -149,6 +148,7 @@ def test_moving_headers_of_large_frames_costs_more(tables, hca):
         walked = table.software.walk(table, parse(frame), 1 << 15)
         assert len(walked.headers.frame) == len(frame) + 4 * count
         costs.append(walked.cost)
-    assert costs[1] >= count * (FIELDS_PER_ACTION + FIELDS_PER_MOVE)
+    moved = count >> LOG_CHANGES_PER_STEP
+    assert costs[1] >= count * FIELDS_PER_ACTION + (moved << LOG_STEERED_PER_STEP)
     copied = count * 40_000 >> LOG_BYTES_PER_STEP
     assert costs[2] - costs[1] >= copied << LOG_STEERED_PER_STEP - 1
