@@ -30,6 +30,9 @@ from emu.guests.share import SHARE
 
 logger = logging.getLogger(__name__)
 
+_MAX_SILENCE = 30.0
+"""Seconds without a byte on the console, on a host where KVM has booted no kernel."""
+
 
 class BootedGuest:
     """A guest that is started and stopped; several may run at the same time."""
@@ -245,7 +248,7 @@ class BootedGuest:
         With ``options.trace`` the clock is marked. Raises GuestHungError after
         ``options.boot_timeout``.
         """
-        release = self._running.wait_ready(self.options.boot_timeout)
+        release = self._await_release(self.options.boot_timeout)
         if release is None:
             raise GuestHungError(
                 f"the boot timed out: the guest is not up after {self.options.boot_timeout:g} s;"
@@ -255,6 +258,22 @@ class BootedGuest:
         self._machine.note_up()
         if self.options.trace is not None:
             self._running.mark_clock()
+
+    def _await_release(self, timeout: float) -> str | None:
+        """Wait up to ``timeout`` seconds for the kernel's HELLO; return its release, None without.
+
+        Raises GuestHungError after 30 s if KVM has booted no kernel on this host before, and the
+        console is still empty.
+        """
+        if not self._machine.is_doubted or timeout <= _MAX_SILENCE:
+            return self._running.wait_ready(timeout)
+        release = self._running.wait_ready(_MAX_SILENCE)
+        if release is None and not self._machine.console:
+            raise GuestHungError(
+                f"KVM does not boot the guest: its console is empty after {_MAX_SILENCE:g} s. Use"
+                " --accel tcg, or auto; mlx5emu doctor tests KVM again"
+            )
+        return release or self._running.wait_ready(timeout - _MAX_SILENCE)
 
     @contextlib.contextmanager
     def _diagnosed(self) -> Iterator[None]:

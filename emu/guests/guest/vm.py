@@ -28,6 +28,7 @@ from emu.guests.guest.process import (
 from emu.guests.guest.saved_boot import FROM_THE_START, beginning, resume
 from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.watch import CANNOT_RUN, StayCallbacks, Watch
+from emu.guests.machine import accel
 from emu.guests.machine.command_line import arguments
 from emu.guests.machine.launch import machine_for
 from emu.guests.machine.qmp import Qmp
@@ -83,6 +84,8 @@ class Vm:
         self._beginning = FROM_THE_START
         self.is_emulated = True
         """Whether QEMU emulates the processors."""
+        self.is_doubted = False
+        """Whether the guest uses KVM on a host where KVM has booted no kernel."""
         self._stay = stay
         self._watch: Watch | None = None
         self.gdb_socket: Path | None = None
@@ -134,6 +137,7 @@ class Vm:
             on_wait=on_wait,
         )
         self.is_emulated = machine.accelerator != "kvm"
+        self.is_doubted = not self.is_emulated and accel.known_answer(machine.qemu) is False
         if self._watch is None and not self.is_emulated:
             self._watch = self._new_watch(work)
             machine = replace(machine, events=self._watch.control)

@@ -42,11 +42,12 @@ poweroff -f
 def choose(requested: str, qemu: Qemu, image: Image) -> str:
     """Return ``requested``; for ``auto`` return ``kvm`` if KVM boots a kernel here, else ``tcg``.
 
-    ``auto`` may boot a kernel once to find out.
+    ``auto`` and ``kvm`` may boot a kernel once to find out; ``kvm`` is returned whatever the answer
+    is, since the guest's own kernel may boot where that one did not.
     """
-    if requested != "auto":
+    if requested == "tcg":
         return requested
-    return "kvm" if kvm_boots(qemu, image) else "tcg"
+    return "kvm" if kvm_boots(qemu, image) or requested == "kvm" else "tcg"
 
 
 def is_accessible() -> bool:

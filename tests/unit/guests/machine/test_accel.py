@@ -58,6 +58,17 @@ def test_an_answer_is_kept(program, script, answer, is_certain):
     assert (accel.known_answer(qemu), accel.is_certain(qemu)) == (answer, is_certain)
 
 
+@pytest.mark.parametrize(("script", "auto"), [(BOOTS, "kvm"), ("exit 1", "tcg")])
+def test_kvm_is_tried_before_a_guest_uses_it(program, script, auto):
+    """The answer says later whether a silent guest is worth waiting for."""
+    qemu = program(script)
+    assert accel.choose("tcg", qemu, IMAGE) == "tcg"
+    assert program.runs() == 0
+    assert accel.choose("kvm", qemu, IMAGE) == "kvm"
+    assert accel.choose("auto", qemu, IMAGE) == auto
+    assert program.runs() == 1
+
+
 def test_a_slow_boot_is_tried_again(program, monkeypatch):
     """After a day, or when doctor asks; a certain answer is not."""
     assert accel.kvm_boots(program(SLOW), IMAGE) is False
