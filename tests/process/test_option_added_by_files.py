@@ -46,7 +46,7 @@ from emu.guests.requested import requested
 from emu.host.user_error import UserError
 from emu.instruments.campaign import matrix
 
-COMMANDS = ("run", "boot", "up", "suite", "replay", "minimize", "fuzz run", "fuzz replay")
+COMMANDS = ("run", "boot", "up", "rdma-tests", "replay", "minimize", "fuzz run", "fuzz replay")
 
 def said(*words):
     return CliRunner().invoke(main, words).output

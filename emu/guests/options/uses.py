@@ -15,7 +15,7 @@ class Use(Enum):
     RUN = "mlx5emu run"
     BOOT = "mlx5emu boot"
     UP = "mlx5emu up"
-    SUITE = "mlx5emu suite"
+    RDMA_TESTS = "mlx5emu rdma-tests"
     REPLAY = "mlx5emu replay"
     MINIMIZE = "mlx5emu minimize"
     FUZZ_RUN = "mlx5emu fuzz run"

@@ -131,7 +131,7 @@ def test_a_merged_file_replaces_one_that_was_read(tmp_path):
         ("run --arch {} --iommu x", "--arch: {} guests have no emulated IOMMU"),
         ("up --arch {} --iommu x", "--arch: {} guests have no emulated IOMMU"),
         ("boot --arch {} --iommu", "--arch: {} guests have no emulated IOMMU"),
-        ("suite --arch {} --iommu", "--arch: {} guests have no emulated IOMMU"),
+        ("rdma-tests --arch {} --iommu", "--arch: {} guests have no emulated IOMMU"),
         ("chaos --arch {} --iommu @verbs -- true", "--arch: {} guests have no emulated IOMMU"),
         (
             "run --arch {} --dump /tmp/no-such.core x",
@@ -144,7 +144,7 @@ def test_a_merged_file_replaces_one_that_was_read(tmp_path):
         ("run --arch {} --gdb run x", "--arch: {} guests have no debugger"),
         ("run --arch {} --gdb load x", "--arch: {} guests have no debugger"),
         ("run --arch {} --coverage mlx5_core x", "counts calls in amd64 guests, not in {}"),
-        ("suite --arch {} --coverage mlx5_core", "counts calls in amd64 guests, not in {}"),
+        ("rdma-tests --arch {} --coverage mlx5_core", "counts calls in amd64 guests, not in {}"),
         ("run --arch {} --accel kvm x", "--arch: KVM runs guests of amd64 only on this host"),
         ("boot --arch {} --accel kvm", "--arch: KVM runs guests of amd64 only on this host"),
         ("run --arch {} --device connectx6dx,vfs=2 x", "only amd64 guests can have virtual"),
@@ -172,7 +172,7 @@ def test_another_architectures_lacks(words, why, arch, no_start, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("suite --arch armhf", "--arch: Debian's libibverbs of armhf has no mlx5"),
+        ("rdma-tests --arch armhf", "--arch: Debian's libibverbs of armhf has no mlx5"),
         ("run --arch armhf --cpus 9 x", "--cpus: armhf guests have at most 8 processors"),
         ("run --arch armhf --memory 3073 x", "--memory: armhf guests have at most 3072 MiB"),
         ("run --arch ppc64el x", "--arch: QEMU starts ppc64el guests with 2 functions or more"),

@@ -152,7 +152,7 @@ def test_a_number_outside_of_limits_is_told_in_words(number, text, words):
     assert caught.value.message == words
 
 
-@pytest.mark.parametrize("name", ["run", "up", "boot", "suite", "serve", "replay"])
+@pytest.mark.parametrize("name", ["run", "up", "boot", "rdma-tests", "serve", "replay"])
 def test_options_are_in_named_groups(name):
     counts = groups(help_of(name))
     assert len(counts) >= 3

@@ -122,7 +122,7 @@ def test_each_plan_may_be_an_example():
         for option in context.command.params
         if "--faults" in option.opts and not option.hidden  # hidden: only to be refused
     }
-    assert {"run", "up", "serve", "suite"} <= options.keys()
+    assert {"run", "up", "serve", "rdma-tests"} <= options.keys()
     assert [words for words, kind in options.items() if not isinstance(kind, ExampleFile)] == []
 
 

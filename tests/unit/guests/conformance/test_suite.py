@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from emu.cli.commands.guests import suite as command
+from emu.cli.commands.guests import rdma_tests as command
 from emu.guests.channel import frames
 from emu.guests.conformance import crypto
 from emu.guests.conformance import inside as program_inside
@@ -328,7 +328,7 @@ def invoke(guest, monkeypatch):
                 pass
 
         monkeypatch.setattr(command, "Guest", Started)
-        return CliRunner().invoke(command.suite, words)
+        return CliRunner().invoke(command.rdma_tests, words)
 
     return run
 

@@ -162,7 +162,7 @@ def test_the_list_is_sorted_by_suite_architecture_and_date(mmdebstrap, monkeypat
 
 @pytest.mark.parametrize(
     "words",
-    [("guest", "build"), ("run", "true"), ("boot",), ("suite",)],
+    [("guest", "build"), ("run", "true"), ("boot",), ("rdma-tests",)],
     ids=lambda words: words[0],
 )
 def test_a_bad_name_is_refused_before_anything_is_done(mmdebstrap, words):

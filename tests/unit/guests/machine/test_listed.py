@@ -75,7 +75,7 @@ def test_a_module_that_the_image_lacks_comes_with_near_names(image):
 
 
 @pytest.mark.parametrize(
-    "words", [("run", "--coverage", "X", "true"), ("suite", "--coverage", "X")]
+    "words", [("run", "--coverage", "X", "true"), ("rdma-tests", "--coverage", "X")]
 )
 def test_commands_refuse_it_before_the_boot(image, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)

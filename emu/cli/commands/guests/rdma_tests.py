@@ -1,4 +1,4 @@
-"""``mlx5emu suite``: runs rdma-core's tests in a guest."""
+"""``mlx5emu rdma-tests``: runs rdma-core's tests in a guest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REASONS = 3
 
 
 @cloup.command(short_help="Run rdma-core's tests in a guest.")
-@guest_options(Use.SUITE)
+@guest_options(Use.RDMA_TESTS)
 @coverage_options
 @results_options
 @click.option(
@@ -65,7 +65,7 @@ REASONS = 3
     type=NewFile(),
     help="Write every test's result to this file.",
 )
-def suite(
+def rdma_tests(
     names: tuple[str, ...],
     timeout: float,
     json_file: Path | None,
@@ -83,7 +83,7 @@ def suite(
     The command reserves huge pages, and gives the interfaces addresses and an MTU. With --iommu and
     several functions, tests of user-space drivers use the last function, by vfio.
 
-    Example: mlx5emu suite --module test_qp
+    Example: mlx5emu rdma-tests --module test_qp
     """
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
     options = to_options(**with_coverage(choices, coverage))
