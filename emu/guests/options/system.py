@@ -11,7 +11,7 @@ from emu.guests.architecture import ARCHITECTURES, NATIVE, is_native, why_not
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES, why_not_python
 from emu.guests.options.declare import option
 from emu.guests.options.kinds import Choice, Directory, Files, Flag, Seconds, Share, Words
-from emu.guests.options.uses import AMD64, FROM_START, Use
+from emu.guests.options.uses import AMD64, FROM_START, TERMINAL, Use
 
 
 def _foreign_python(options: SystemOptions, packages: Sequence[object]) -> str:
@@ -109,4 +109,5 @@ class SystemOptions:
         flag="boot-timeout",
         kind=Seconds(metavar="S"),
         help="Seconds in which the guest must accept commands; raise it on a shared host.",
+        refused={Use.BOOT: TERMINAL},
     )
