@@ -101,7 +101,7 @@ def test_a_suites_own_binaries(run, files, monkeypatch):
     monkeypatch.setattr(
         command, "driver_binaries", lambda image, directory: ([files["module"]], files["vmlinux"])
     )
-    result = run("--kernel", "sid", "--kernel", "trixie")
+    result = run("--suite", "sid", "--suite", "trixie")
     assert result.exit_code == 0
     assert result.output.count("hold") == 2
     assert asked == ["sid", "trixie"]
@@ -109,13 +109,13 @@ def test_a_suites_own_binaries(run, files, monkeypatch):
 
 class TestRefused:
     @pytest.mark.parametrize(
-        "names", [(), ("--module",), ("--vmlinux",), ("--kernel", "--module", "--vmlinux")]
+        "names", [(), ("--module",), ("--vmlinux",), ("--suite", "--module", "--vmlinux")]
     )
     def test_neither_or_both(self, run, files, names):
-        values = {"--kernel": "sid", "--module": files["module"], "--vmlinux": files["vmlinux"]}
+        values = {"--suite": "sid", "--module": files["module"], "--vmlinux": files["vmlinux"]}
         result = run(*(word for name in names for word in (name, values[name])))
         assert result.exit_code == 2
-        assert "give either --kernel" in result.output
+        assert "give either --suite" in result.output
 
     def test_a_file_of_another_kind(self, run, files):
         result = run("--module", __file__, "--vmlinux", files["vmlinux"])
@@ -136,6 +136,6 @@ class TestRefused:
             raise LabError("mmdebstrap is not installed")
 
         monkeypatch.setattr(image, "ensure", fail)
-        result = run("--kernel", "sid")
+        result = run("--suite", "sid")
         assert result.exit_code == 1
         assert "mlx5emu: mmdebstrap is not installed\n" in result.output

@@ -35,13 +35,13 @@ _FILE = Existing()
 def layouts() -> None:
     """Compare the emulator's declared structures with the driver's binaries, for its developers.
 
-    Example: mlx5emu layouts check --kernel trixie
+    Example: mlx5emu layouts check --suite trixie
     """
 
 
 @layouts.command(short_help="Compare the structures with the driver's BTF.")
 @click.option(
-    "--kernel",
+    "--suite",
     "suites",
     multiple=True,
     type=NearChoice(SUITES),
@@ -73,10 +73,10 @@ def check(
     Reports each field that differs in name, offset or width. The status is 1 if the
     list of --explained lacks a difference, or has one that no longer exists.
 
-    Example: mlx5emu layouts check --kernel trixie --kernel sid
+    Example: mlx5emu layouts check --suite trixie --suite sid
     """
     if bool(suites) == bool(modules) or bool(modules) != (kernel is not None):
-        raise click.UsageError("give either --kernel SUITE, or both --module and --vmlinux")
+        raise click.UsageError("give either --suite, or both --module and --vmlinux")
     reports = [_of_suite(suite) for suite in suites]
     if kernel is not None:
         reports.append(_of_files(list(modules), kernel))
