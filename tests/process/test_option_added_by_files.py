@@ -63,7 +63,8 @@ path = pathlib.Path("lab.toml")
 path.write_text('[[guest]]\\nname = "a"\\nrng = 3\\n[[guest]]\\nname = "b"\\n')
 told["lab"] = [node.options.rng for node in topology.read(path).nodes]
 helps = [" ".join(said(*name.split(), "--help").split()) for name in COMMANDS]
-told["commands"] = sum("Sources of random numbers. [default: 7]" in text for text in helps)
+shown = [text.partition("Sources of random numbers. [default: ")[2] for text in helps]
+told["commands"] = [text.partition("]")[0] for text in shown]
 told["too many"] = "1 to 9 is needed, not 0" in said("run", "--rng", "0", "true")
 told["file"] = refused(topology.read, '[[guest]]\\nname = "a"\\nrng = 10\\n')
 work = '[[workload]]\\nname = "w"\\nrun = "x"\\n[guest]\\nrng = 1\\n'
@@ -114,7 +115,8 @@ def test_an_option_of_a_guest(tree):
 
     assert Path(told.pop("emu")).is_relative_to(tree)
     assert told == {
-        "lab": [3, 7], "commands": 8, "too many": True,
+        "lab": [3, 7], "too many": True,
+        "commands": ["7"] * 4 + ["as in RECORD"] * 2 + ["7"] * 2,
         "file": "file.toml:3: rng: at most 9 is needed, not 10",
         "campaign": "file.toml:5: rng: two runs would differ by it",
         "pytest": 2, "marker": 4, "python": 7, "record": 5, "init": 6, "manual": True,

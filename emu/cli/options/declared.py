@@ -83,9 +83,12 @@ def _flags(one: Option) -> str:
     return f"--{one.flag}/--no-{one.flag}" if one.default is True else f"--{one.flag}"
 
 
-def offered(one: Option, kind: click.Path | None = None) -> Callable[[F], F]:
-    """Return a decorator that adds the option ``one`` to a command; ``kind`` replaces its type."""
-    about: dict[str, Any] = {"help": _described(one), "default": one.default}
+def offered(one: Option, kind: click.Path | None = None, *, default: str = "") -> Callable[[F], F]:
+    """Return a decorator that adds the option ``one`` to a command.
+
+    ``kind`` replaces its type, and ``default`` the default that help shows.
+    """
+    about: dict[str, Any] = {"help": _described(one, default), "default": one.default}
     if isinstance(one.kind, Flag):
         about["is_flag"] = True
     else:
@@ -113,5 +116,6 @@ def refused(one: Option, why: str) -> Callable[[F], F]:
     )
 
 
-def _described(one: Option) -> str:
-    return f"{one.help}  [default: {one.default_text}]" if one.default_text else one.help
+def _described(one: Option, default: str) -> str:
+    default = default or one.default_text
+    return f"{one.help}  [default: {default}]" if default else one.help

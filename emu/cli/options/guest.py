@@ -16,7 +16,7 @@ from emu.cli.shared.words import moment
 from emu.guests.architecture import NATIVE
 from emu.guests.machine.launch import provide
 from emu.guests.named.running import ARCHES, SHARES, TRACE
-from emu.guests.options import GuestOptions, OptionError, Use, option_named, options
+from emu.guests.options import GuestOptions, Option, OptionError, Use, option_named, options
 from emu.guests.options.checks import check_options, check_uplinks_used
 from emu.guests.requested import check_requested, requested
 from emu.host import shipped
@@ -26,6 +26,16 @@ from emu.server.net.eth import passt
 from emu.server.net.eth.spec import parse as parse_net
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+OF_RECORD = (Use.REPLAY, Use.MINIMIZE)
+"""Uses that start a guest like that of a record."""
+AS_RECORDED = "as in RECORD"
+"""The default of such a use's options, as help shows it."""
+
+
+def is_restored(one: Option) -> bool:
+    """Return whether a record has the option; the head of each has the devices."""
+    return one.is_recorded or one.name == "devices"
 
 
 def guest_options(use: Use) -> Callable[[F], F]:
@@ -37,7 +47,8 @@ def guest_options(use: Use) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         for one in reversed(options()):
             why = one.why_not(use)
-            function = (refused(one, why) if why else offered(one))(function)
+            default = AS_RECORDED if use in OF_RECORD and is_restored(one) else ""
+            function = (refused(one, why) if why else offered(one, default=default))(function)
         no_device = click.option(
             "--no-device", is_flag=True, hidden=True, help="Boot without any function."
         )

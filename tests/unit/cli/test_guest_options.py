@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
-from emu.cli.options.guest import given_values
+from emu.cli.options.guest import AS_RECORDED, OF_RECORD, given_values, is_restored
 from emu.guests import GuestOptions, LabError
 from emu.guests.named import topology
 from emu.guests.options import Use, options, records
@@ -81,7 +81,8 @@ def test_a_command_has_it_with_the_default_and_the_help(use, one):
     assert found.name == one.name
     assert found.default == (() if isinstance(one.kind, Words) else one.default)
     assert found.help.startswith(one.help)
-    assert found.help.endswith(f"[default: {one.default_text}]") == bool(one.default_text)
+    default = AS_RECORDED if use in OF_RECORD and is_restored(one) else one.default_text
+    assert found.help.endswith(f"[default: {default}]") == bool(default)
     assert not found.hidden
 
 

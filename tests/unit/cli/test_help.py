@@ -152,6 +152,15 @@ def test_a_number_outside_of_limits_is_told_in_words(number, text, words):
     assert caught.value.message == words
 
 
+def test_replays_show_the_defaults_of_the_record():
+    text = CliRunner().invoke(main, ["replay", "--help"]).output
+    about = {row.split()[0]: row for row in " ".join(text.split()).split(" --")[1:]}
+    for option in ("suite", "device", "kernel", "share", "memory"):
+        assert about[option].count("[default:") == 1
+        assert "[default: as in RECORD]" in about[option]
+    assert "[default: 180]" in about["boot-timeout"]
+
+
 @pytest.mark.parametrize("name", ["run", "up", "boot", "rdma-tests", "serve", "replay"])
 def test_options_are_in_named_groups(name):
     counts = groups(help_of(name))
