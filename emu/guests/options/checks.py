@@ -110,12 +110,11 @@ def _fabric(name: str) -> None:
 
 
 def _transport(name: str) -> None:
-    from emu.server.service.transports import TRANSPORTS
+    """Refuse another transport than QEMU's; a guest of User-Mode Linux takes no choice."""
+    from emu.server.vfio.kinds import KINDS
 
-    if name not in TRANSPORTS:
-        raise ValueError(
-            f"no transport {name!r}{near(name, TRANSPORTS)}; known: {', '.join(TRANSPORTS)}"
-        )
+    if name not in KINDS:
+        raise ValueError(f"no transport {name!r}{near(name, KINDS)}; known: {', '.join(KINDS)}")
 
 
 def _memory(mib: int) -> None:

@@ -44,7 +44,8 @@ class DeviceOptions:
         None,
         flag="transport",
         kind=OptionKind(metavar="NAME"),
-        help="Connection of functions and guest: vfio-user, libvfio-user, vhost-user (for UML).",
+        help="Implementation of vfio-user between functions and QEMU: vfio-user, libvfio-user.",
+        otherwise="vfio-user",
         tables=OF_SERVER,
         is_for_server=True,
     )

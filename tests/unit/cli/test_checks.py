@@ -33,6 +33,7 @@ def no_start(monkeypatch):
         (["--device", "connectx6,lid=3", "--device", "connectx6,lid=3"], "both have lid=3"),
         (["--net", "usr"], "--net: 'usr': use user, stream=PATH or tap=NAME"),
         (["--transport", "vfio"], "--transport: no transport 'vfio'; near it: vfio-user"),
+        (["--transport", "vhost-user"], "known: vfio-user, libvfio-user"),
         (["--memory", str(1 << 40)], "--memory: 1099511627776 MiB exceed the host's"),
         (["--fabric", "xx"], "--fabric: no fabric 'xx'"),
         (["--suite", "trixi"], "'trixi' is not one of bookworm, trixie, sid; near it: trixie"),
