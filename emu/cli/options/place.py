@@ -51,7 +51,7 @@ def place_options(function: F) -> F:
             COMMAND,
             "--cwd",
             metavar="DIR",
-            help="Run COMMAND in DIR, relative to the shared directory.",
+            help="Directory in which the command starts, relative to the shared directory.",
         ),
     ):
         function = option(function)

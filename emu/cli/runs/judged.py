@@ -65,7 +65,7 @@ def judge_options(function: F) -> F:
             RESULTS,
             "--check-leaks",
             is_flag=True,
-            help="Fail if every repetition leaves objects in the device.",
+            help="Fail if every repetition leaves more objects in the device.",
         ),
         grouped_option(
             RESULTS,

@@ -169,7 +169,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     "--control",
     metavar="SOCKET",
     type=NewFile(),
-    help="Control socket, for mlx5emu status, objects and fault.",
+    help="Control socket, for status, top, objects, fault, net and subnet.",
 )
 @offered(option_named("pcap"), NewFile())
 @grouped_option(

@@ -26,7 +26,7 @@ from emu.guests.named import ssh
 def command(config: bool, proxy: str | None, name: str | None, words: tuple[str, ...]) -> None:
     """Log in to the guest NAME (in a lab, LAB/GUEST) by ssh, or run COMMAND there.
 
-    The guest needs the package openssh-server, and no network. Options of ssh may precede COMMAND.
+    The guest needs the package openssh-server, but no network. Options of ssh may precede COMMAND.
     With --config, guests of a lab are GUEST.LAB.mlx5emu.
 
     Example: mlx5emu ssh dev -- uname -r
