@@ -146,7 +146,7 @@ def set_issi(hca: Hca, cmd: layout.set_issi_in, out: layout.set_issi_out) -> Non
 
 def _group(cmd: caps.query_hca_cap_in | caps.set_hca_cap_in) -> type[Prm] | None:
     group = cmd.op_mod >> 1
-    return GROUPS[CapType(group)] if group in GROUPS else None
+    return GROUPS[CapType(group)].prm if group in GROUPS else None
 
 
 def _current(tables: ObjectTables, cmd: caps.set_hca_cap_in) -> bytes | None:

@@ -8,7 +8,7 @@ Every limit that the device enforces is read from CUR, so enforced and reported 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from emu.device.errors import CmdError
 from emu.device.objects.uar_pages import UarPages
@@ -23,25 +23,43 @@ from layouts.prm import Prm
 
 PAGE_BYTES: Final = 4096
 
-GROUPS: Final[Mapping[CapType, type[Prm]]] = {
-    CapType.GENERAL: layout.cmd_hca_cap,
-    CapType.ODP: layout.odp_cap,
-    CapType.ATOMIC: layout.atomic_caps,
-    CapType.GENERAL_2: layout.cmd_hca_cap_2,
-    CapType.ETHERNET_OFFLOADS: eth_caps.per_protocol_networking_offload_caps,
-    CapType.IPOIB_ENHANCED_OFFLOADS: eth_caps.per_protocol_networking_offload_caps,
-    CapType.FLOW_TABLE: eth_caps.flow_table_nic_cap,
-    CapType.ROCE: eth_caps.roce_cap,
-    CapType.DEV_MEM: memic.device_mem_cap,
-    CapType.DEBUG: eth_caps.debug_cap,
-    CapType.ESWITCH: esw_caps.e_switch_cap,
-    CapType.ESWITCH_FLOW_TABLE: esw_caps.flow_table_eswitch_cap,
-    CapType.DEV_SHAMPO: eth_caps.shampo_cap,
-    CapType.QOS: eth_caps.qos_cap,
-    CapType.CRYPTO: crypto_layout.crypto_cap,
-    CapType.PORT_SELECTION: lag_layout.port_selection_cap,
-}
 
+class Group(NamedTuple):
+    """A group of capabilities: its structure, and what enables it."""
+
+    prm: type[Prm]
+    gates: tuple[str, ...] = ()
+    """General capabilities, of which any one suffices (core/fw.c: mlx5_query_hca_caps)."""
+    reads_empty: bool = True
+    """Whether the group is empty, not unknown, where its gates are 0: an InfiniBand port lacks
+    offloads and RoCE, ConnectX-4 Lx device memory, a virtual function the dump of objects.
+    """
+
+
+GROUPS: Final[Mapping[CapType, Group]] = {
+    CapType.GENERAL: Group(layout.cmd_hca_cap),
+    CapType.ODP: Group(layout.odp_cap, ("pg",), reads_empty=False),
+    CapType.ATOMIC: Group(layout.atomic_caps, ("atomic",), reads_empty=False),
+    CapType.GENERAL_2: Group(layout.cmd_hca_cap_2, ("hca_cap_2",), reads_empty=False),
+    CapType.ETHERNET_OFFLOADS: Group(
+        eth_caps.per_protocol_networking_offload_caps, ("eth_net_offloads",)
+    ),
+    CapType.IPOIB_ENHANCED_OFFLOADS: Group(
+        eth_caps.per_protocol_networking_offload_caps, ("ipoib_enhanced_offloads",)
+    ),
+    CapType.FLOW_TABLE: Group(
+        eth_caps.flow_table_nic_cap, ("nic_flow_table", "ipoib_enhanced_offloads")
+    ),
+    CapType.ROCE: Group(eth_caps.roce_cap, ("roce",)),
+    CapType.DEV_MEM: Group(memic.device_mem_cap, ("device_memory",)),
+    CapType.DEBUG: Group(eth_caps.debug_cap, ("debug",)),
+    CapType.ESWITCH: Group(esw_caps.e_switch_cap, ("eswitch_manager",)),
+    CapType.ESWITCH_FLOW_TABLE: Group(esw_caps.flow_table_eswitch_cap, ("eswitch_manager",)),
+    CapType.DEV_SHAMPO: Group(eth_caps.shampo_cap, ("shampo",)),
+    CapType.QOS: Group(eth_caps.qos_cap, ("qos",)),
+    CapType.CRYPTO: Group(crypto_layout.crypto_cap, ("crypto",)),
+    CapType.PORT_SELECTION: Group(lag_layout.port_selection_cap, ("port_selection_cap",)),
+}
 _OFF_AT_RESET: Final[Mapping[CapType, Mapping[str, Any]]] = {
     CapType.GENERAL: {
         "log_uar_page_sz": 0,
@@ -75,39 +93,6 @@ _WRITABLE: Final = {CapType.ATOMIC: ("atomic_req_8B_endianness_mode",)}
 For the other groups the driver sends back a complete copy (core/main.c: handle_hca_cap_*).
 """
 
-_GATES: Final = {
-    CapType.ODP: ("pg",),
-    CapType.ATOMIC: ("atomic",),
-    CapType.GENERAL_2: ("hca_cap_2",),
-    CapType.ETHERNET_OFFLOADS: ("eth_net_offloads",),
-    CapType.IPOIB_ENHANCED_OFFLOADS: ("ipoib_enhanced_offloads",),
-    CapType.FLOW_TABLE: ("nic_flow_table", "ipoib_enhanced_offloads"),
-    CapType.ROCE: ("roce",),
-    CapType.DEV_MEM: ("device_memory",),
-    CapType.DEBUG: ("debug",),
-    CapType.ESWITCH: ("eswitch_manager",),
-    CapType.ESWITCH_FLOW_TABLE: ("eswitch_manager",),
-    CapType.DEV_SHAMPO: ("shampo",),
-    CapType.QOS: ("qos",),
-    CapType.CRYPTO: ("crypto",),
-    CapType.PORT_SELECTION: ("port_selection_cap",),
-}
-"""General capabilities that enable a group; any one suffices (core/fw.c: mlx5_query_hca_caps)."""
-
-_EMPTY_WITHOUT_GATE: Final = frozenset(
-    {
-        *(CapType.ETHERNET_OFFLOADS, CapType.ROCE, CapType.IPOIB_ENHANCED_OFFLOADS),
-        *(CapType.FLOW_TABLE, CapType.DEV_MEM, CapType.DEBUG),
-        *(CapType.ESWITCH, CapType.ESWITCH_FLOW_TABLE, CapType.DEV_SHAMPO, CapType.QOS),
-        *(CapType.CRYPTO, CapType.PORT_SELECTION),
-    }
-)
-"""Groups that are empty, not unknown, where their gates are 0: an InfiniBand port lacks the first
-two, an Ethernet port the third, ConnectX-4 Lx device memory, a virtual function the dump of
-objects, most functions a switch.
-"""
-
-
 _NIC_PROPERTIES: Final[dict[FlowTableType, str]] = {
     FlowTableType.NIC_RX: "flow_table_properties_nic_receive",
     FlowTableType.NIC_TX: "flow_table_properties_nic_transmit",
@@ -134,7 +119,7 @@ def _page(group: CapType, values: Mapping[str, Any] | None) -> bytes:
     key = group, id(values)
     if key not in _PAGES:
         page = bytearray(PAGE_BYTES)
-        GROUPS[group].view(page).assign(values)
+        GROUPS[group].prm.view(page).assign(values)
         if len(_PAGES) >= _MAX_PAGES:
             _PAGES.clear()
         _PAGES[key] = values, bytes(page)
@@ -214,7 +199,7 @@ class Caps:
         return getattr(self.flow_table, _NIC_PROPERTIES[table_type])
 
     def _view(self, group: CapType, mode: CapMode) -> Any:
-        return GROUPS[group].view(self._pages[group, mode])
+        return GROUPS[group].prm.view(self._pages[group, mode])
 
     def page(self, group: int, mode: CapMode) -> bytes:
         """Return a copy of the page for QUERY_HCA_CAP.
@@ -223,9 +208,10 @@ class Caps:
         lacks. rdma-core's tests read pages to decide whether to skip (test_mlx5_dm_ops). Raises
         BAD_PARAM_ERR for a number that is not a group, and for any other group that was turned off.
         """
-        is_empty = group in _EMPTY_WITHOUT_GATE and not self.has(group)
-        if is_empty or (group in CapType._value2member_map_ and group not in GROUPS):
-            return bytes(PAGE_BYTES)
+        if group in CapType._value2member_map_:
+            known = GROUPS.get(CapType(group))
+            if known is None or (known.reads_empty and not self.has(group)):
+                return bytes(PAGE_BYTES)
         return bytes(self._pages[self._known(group), mode])
 
     def set(self, group: int, page: bytes) -> None:
@@ -236,7 +222,7 @@ class Caps:
         take effect on limits of tables at INIT_HCA.
         """
         known = self._known(group)
-        prm = GROUPS[known]
+        prm = GROUPS[known].prm
         chosen = prm.view(page)
         _check_below(chosen, self._view(known, CapMode.MAX))
         if known in _WRITABLE:
@@ -258,12 +244,12 @@ class Caps:
         lacks, and for a field above the model's maximum.
         """
         known = self._known(group)
-        size, maximum = GROUPS[known].size, self._pages[known, CapMode.MAX]
+        prm, maximum = GROUPS[known].prm, self._pages[known, CapMode.MAX]
         offered = self._offered.get(known, bytes(maximum))
-        _check_below(GROUPS[known].view(page), GROUPS[known].view(offered))
+        _check_below(prm.view(page), prm.view(offered))
         self._offered[known] = offered
         for mode in CapMode:
-            self._pages[known, mode][:size] = page[:size]
+            self._pages[known, mode][: prm.size] = page[: prm.size]
         if known in _OFF_AT_RESET:
             self._opt_out(known)
         self._follow()
@@ -303,8 +289,8 @@ class Caps:
         """
         if group not in GROUPS:
             return False
-        gates = _GATES.get(CapType(group))
-        return gates is None or any(getattr(self.general, gate) for gate in gates)
+        gates = GROUPS[CapType(group)].gates
+        return not gates or any(getattr(self.general, gate) for gate in gates)
 
     def _known(self, group: int) -> CapType:
         if not self.has(group):

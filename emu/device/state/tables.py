@@ -192,7 +192,6 @@ class ObjectTables:
 
         ``flow_domains`` has only the types with ``ft_support``.
         """
-        caps = self.caps.flow_table
         ledger = self.ledger
         self.rdma_rx, self.rdma_tx = FlowDomain(ledger), FlowDomain(ledger)
         """Flow tables of RoCE packets, which never have a root without ``ft_support``."""
@@ -203,26 +202,16 @@ class ObjectTables:
         """Whether one of the sniffer domains has a root."""
         self.port_sel = FlowDomain(ledger)
         """Flow tables that select the egress port of a LAG."""
-        port_selection = self.caps.port_selection.flow_table_properties_port_selection
-        domains = (
-            (FlowTableType.NIC_RX, caps.flow_table_properties_nic_receive, nic_rx),
-            (FlowTableType.NIC_TX, caps.flow_table_properties_nic_transmit, self.nic_tx),
-            (FlowTableType.RDMA_RX, caps.flow_table_properties_nic_receive_rdma, self.rdma_rx),
-            (FlowTableType.RDMA_TX, caps.flow_table_properties_nic_transmit_rdma, self.rdma_tx),
-            (
-                FlowTableType.SNIFFER_RX,
-                caps.flow_table_properties_nic_receive_sniffer,
-                self.sniffer_rx,
-            ),
-            (
-                FlowTableType.SNIFFER_TX,
-                caps.flow_table_properties_nic_transmit_sniffer,
-                self.sniffer_tx,
-            ),
-            (FlowTableType.PORT_SEL, port_selection, self.port_sel),
-        )
+        domains = {
+            FlowTableType.NIC_RX: nic_rx, FlowTableType.NIC_TX: self.nic_tx,
+            FlowTableType.RDMA_RX: self.rdma_rx, FlowTableType.RDMA_TX: self.rdma_tx,
+            FlowTableType.SNIFFER_RX: self.sniffer_rx, FlowTableType.SNIFFER_TX: self.sniffer_tx,
+            FlowTableType.PORT_SEL: self.port_sel,
+        }  # fmt: skip
         self.flow_domains: dict[int, FlowDomain] = {
-            kind: domain for kind, properties, domain in domains if properties.ft_support
+            kind: domain
+            for kind, domain in domains.items()
+            if self.caps.flow_properties(kind).ft_support
         }
         """By flow_table_type; the types with ``ft_support``, without those of a switch."""
         knows_mpls = self.caps.general.flex_parser_protocols & FlexProtocol.CW_MPLS_UDP
