@@ -37,7 +37,7 @@ def _mtcap(_: object, reg: module_regs.mtcap_reg) -> None:
 
 
 def _mtmp(hca: Hca, reg: module_regs.mtmp_reg) -> None:
-    """Fill in a sensor's temperatures; ``mtr`` resets its maximum.
+    """Fill in a sensor's temperatures; ``mtr`` resets its maximum, which is always recorded (mte).
 
     With ``i`` the index is that of a diode of the chip (mstmget_temp). The cable has no sensor: 0.
     Refuse another sensor_index with BAD_PARAM_ERR.
@@ -56,14 +56,6 @@ def _mtmp(hca: Hca, reg: module_regs.mtmp_reg) -> None:
     name = sensor.name.encode().ljust(_NAME_BYTES, b"\0")
     reg.sensor_name_hi = int.from_bytes(name[:4], "big")
     reg.sensor_name_lo = int.from_bytes(name[4:], "big")
-
-
-def _set_mtmp(hca: Hca, reg: module_regs.mtmp_reg) -> None:
-    """Accept ``mte`` (record the maximum temperature), which the sensor always does.
-
-    Refuse a sensor other than the chip and the module with BAD_PARAM_ERR.
-    """
-    _mtmp(hca, reg)
 
 
 def _mpcnt(_: object, reg: port_counters.mpcnt_reg) -> None:
@@ -104,7 +96,7 @@ def _pmlp(hca: Hca, reg: module_regs.pmlp_reg) -> None:
 
 REGISTERS: dict[int, AccessRegister[Hca]] = {
     RegId.MTCAP: AccessRegister(module_regs.mtcap_reg, _mtcap, gate="mcam_reg"),
-    RegId.MTMP: AccessRegister(module_regs.mtmp_reg, _mtmp, _set_mtmp, gate="mcam_reg"),
+    RegId.MTMP: AccessRegister(module_regs.mtmp_reg, _mtmp, _mtmp, gate="mcam_reg"),
     RegId.MPCNT: AccessRegister(port_counters.mpcnt_reg, _mpcnt, gate="mcam_reg"),
     RegId.MPEIN: AccessRegister(layout.mpein_reg, _mpein, gate="mcam_reg"),
     RegId.PMLP: AccessRegister(module_regs.pmlp_reg, _pmlp),
