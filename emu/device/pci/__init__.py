@@ -8,14 +8,6 @@ from emu.device.pci.sriov import SriovLayout
 from emu.device.pci.vsc import CrSpaceAccess
 
 __all__ = [
-    "CLASS_ETHERNET",
-    "CLASS_INFINIBAND",
-    "SPACE_BYTES",
-    "ConfigSpace",
-    "Correctable",
-    "CrSpaceAccess",
-    "LinkSpeed",
-    "PciIdentity",
-    "SriovLayout",
-    "Uncorrectable",
-]
+    "CLASS_ETHERNET", "CLASS_INFINIBAND", "SPACE_BYTES", "ConfigSpace", "Correctable",
+    "CrSpaceAccess", "LinkSpeed", "PciIdentity", "SriovLayout", "Uncorrectable",
+]  # fmt: skip

@@ -40,20 +40,8 @@ class Reservations:
     """Position of a queue's packets in its WQEs and in its header buffer."""
 
     __slots__ = (
-        "_align",
-        "_base",
-        "_packets",
-        "_strides",
-        "entries",
-        "entry_bytes",
-        "flow",
-        "headers_key",
-        "index",
-        "limit",
-        "merges",
-        "position",
-        "size",
-        "timeout_ns",
+        "_align", "_base", "_packets", "_strides", "entries", "entry_bytes", "flow", "headers_key",
+        "index", "limit", "merges", "position", "size", "timeout_ns",
     )  # fmt: skip
 
     def __init__(

@@ -29,25 +29,9 @@ class Rq(Queue):
     """
 
     __slots__ = (
-        "_list_bytes",
-        "cq",
-        "ctx",
-        "flush_in_error",
-        "hairpin",
-        "most_merged",
-        "pd",
-        "poll_interval_ns",
-        "queue",
-        "reservations",
-        "rlky",
-        "rmp",
-        "scatters_fcs",
-        "session_packets",
-        "state",
-        "strides",
-        "strips",
-        "timer",
-        "umems",
+        "_list_bytes", "cq", "ctx", "flush_in_error", "hairpin", "most_merged", "pd",
+        "poll_interval_ns", "queue", "reservations", "rlky", "rmp", "scatters_fcs",
+        "session_packets", "state", "strides", "strips", "timer", "umems",
     )  # fmt: skip
     kind = "rq"
     numbering = QUEUE_NUMBERS.at_most(

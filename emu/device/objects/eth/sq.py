@@ -105,16 +105,8 @@ class Sq(AnySq):
     """A queue of WQEs. WQEs, doorbell and doorbell record are those of a queue pair."""
 
     __slots__ = (
-        "buffer",
-        "cq",
-        "is_ipoib",
-        "min_inline",
-        "pd",
-        "registers",
-        "ring",
-        "ts_cq",
-        "umems",
-    )
+        "buffer", "cq", "is_ipoib", "min_inline", "pd", "registers", "ring", "ts_cq", "umems",
+    )  # fmt: skip
 
     def __init__(
         self,

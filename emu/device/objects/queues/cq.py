@@ -51,30 +51,10 @@ class Cq(Object):
     """A completion queue; ``emu.device.engine.events.cq`` writes it."""
 
     __slots__ = (
-        "buffer",
-        "ci",
-        "compression",
-        "ctx",
-        "dbr_addr",
-        "entries",
-        "eq",
-        "ignores_overrun",
-        "is_collapsed",
-        "is_enhanced",
-        "last_half",
-        "log_size",
-        "mask",
-        "moderation",
-        "notification",
-        "notified_pi",
-        "page",
-        "pi",
-        "solicited_pi",
-        "status",
-        "stride",
-        "uar_page",
-        "umems",
-        "waiting",
+        "buffer", "ci", "compression", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun",
+        "is_collapsed", "is_enhanced", "last_half", "log_size", "mask", "moderation",
+        "notification", "notified_pi", "page", "pi", "solicited_pi", "status", "stride", "uar_page",
+        "umems", "waiting",
     )  # fmt: skip
     kind = "cq"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_cq)
