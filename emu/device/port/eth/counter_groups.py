@@ -142,13 +142,8 @@ def _physical(port: EthPort, ways: Ways) -> dict[str, int]:
     return {"link_down_events": port.link_downed}
 
 
-def _physical_statistical(_port: EthPort, _ways: Ways) -> dict[str, int]:
-    """Return no counters, as bits are never in error nor corrected."""
-    return {}
-
-
-def _of_buffers(_port: EthPort, _ways: Ways) -> dict[str, int]:
-    """Return no counters, as no receive buffer ever fills (``emu.device.port.eth.buffers``)."""
+def _no_counters(_port: EthPort, _ways: Ways) -> dict[str, int]:
+    """Return no counters: no receive buffer ever fills, and no bit is in error or corrected."""
     return {}
 
 
@@ -173,18 +168,18 @@ GROUPS: Final[Mapping[int, CounterGroup]] = {
     CountersGroup.RFC_2819: CounterGroup(layout.eth_2819_cntrs_grp_data_layout, _rfc_2819),
     CountersGroup.RFC_3635: CounterGroup(layout.eth_3635_cntrs_grp_data_layout, _rfc_3635),
     CountersGroup.ETHERNET_EXTENDED: CounterGroup(
-        layout.eth_extended_cntrs_grp_data_layout, _of_buffers
+        layout.eth_extended_cntrs_grp_data_layout, _no_counters
     ),
     CountersGroup.PER_TRAFFIC_CLASS: CounterGroup(
-        layout.eth_per_tc_prio_grp_data_layout, _of_buffers
+        layout.eth_per_tc_prio_grp_data_layout, _no_counters
     ),
     CountersGroup.PER_TRAFFIC_CLASS_CONGESTION: CounterGroup(
-        layout.eth_per_tc_congest_prio_grp_data_layout, _of_buffers
+        layout.eth_per_tc_congest_prio_grp_data_layout, _no_counters
     ),
     CountersGroup.PER_PRIORITY: CounterGroup(layout.eth_per_prio_grp_data_layout, _priority),
     CountersGroup.PHYSICAL_LAYER: CounterGroup(layout.phys_layer_cntrs, _physical),
     CountersGroup.PHYSICAL_LAYER_STATISTICAL: CounterGroup(
-        layout.phys_layer_statistical_cntrs, _physical_statistical
+        layout.phys_layer_statistical_cntrs, _no_counters
     ),
     CountersGroup.INFINIBAND_PORT: CounterGroup(ib_port_cntrs_grp_data_layout, _infiniband),
 }

@@ -6,7 +6,9 @@ eth_2819_cntrs_grp_data_layout.
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -44,14 +46,6 @@ KINDS: Final = {
 
 _NUMBERS: Final = ("discards", "errors", "too_long", "fcs_errors")
 """Fields of :class:`Direction` that are numbers of frames."""
-
-
-def _without(all_: Traffic, some: Traffic) -> Traffic:
-    return Traffic(max(all_.packets - some.packets, 0), max(all_.octets - some.octets, 0))
-
-
-def _with(one: Traffic, other: Traffic) -> Traffic:
-    return Traffic(one.packets + other.packets, one.octets + other.octets)
 
 
 def _sizes() -> list[int]:
@@ -162,29 +156,27 @@ class Direction:
 
         A number is 0 where ``part`` has more: looped frames may be lost before they are received.
         """
-        rest = replace(self, sizes=[max(a - b, 0) for a, b in zip(self.sizes, part.sizes)])
-        for name in _NUMBERS:
-            setattr(rest, name, max(getattr(self, name) - getattr(part, name), 0))
-        for name in KINDS.values():
-            setattr(rest, name, _without(getattr(self, name), getattr(part, name)))
-        rest.priorities = {
-            priority: _without(traffic, part.priorities.get(priority, Traffic()))
-            for priority, traffic in self.priorities.items()
-        }
-        return rest
+        return self._combined(part, lambda mine, its: max(mine - its, 0))
 
     def __add__(self, other: Direction) -> Direction:
         """Return the sum of both directions."""
-        both = replace(self, sizes=[a + b for a, b in zip(self.sizes, other.sizes)])
+        return self._combined(other, operator.add)
+
+    def _combined(self, other: Direction, rule: Callable[[int, int], int]) -> Direction:
+        """Return the traffic whose numbers follow from those of both by ``rule``."""
+
+        def traffic(one: Traffic, two: Traffic) -> Traffic:
+            return Traffic(rule(one.packets, two.packets), rule(one.octets, two.octets))
+
+        both = replace(self, sizes=[rule(a, b) for a, b in zip(self.sizes, other.sizes)])
         for name in _NUMBERS:
-            setattr(both, name, getattr(self, name) + getattr(other, name))
+            setattr(both, name, rule(getattr(self, name), getattr(other, name)))
         for name in KINDS.values():
-            setattr(both, name, _with(getattr(self, name), getattr(other, name)))
+            setattr(both, name, traffic(getattr(self, name), getattr(other, name)))
+        mine, others, none = self.priorities, other.priorities, Traffic()
         both.priorities = {
-            priority: _with(
-                self.priorities.get(priority, Traffic()), other.priorities.get(priority, Traffic())
-            )
-            for priority in {*self.priorities, *other.priorities}
+            priority: traffic(mine.get(priority, none), others.get(priority, none))
+            for priority in {*mine, *others}
         }
         return both
 

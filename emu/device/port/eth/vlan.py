@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from emu.device.port.eth.frame import MIN_BYTES
 from emu.device.port.eth.headers import ETH_CTAG, ETHERNET_BYTES, TAG_BYTES, FrameError
-
-MIN_FRAME_BYTES: Final = 60
-"""Length of the shortest frame on the wire, without the frame check sequence."""
 
 _MAC_BYTES: Final = 12
 _CTAG: Final = ETH_CTAG.to_bytes(2, "big")
@@ -41,4 +39,4 @@ def strip_tag(frame: bytes) -> tuple[bytes, int] | None:
 
 def pad(frame: bytes) -> bytes:
     """Return the frame padded with zeros to the minimum length."""
-    return frame if len(frame) >= MIN_FRAME_BYTES else frame.ljust(MIN_FRAME_BYTES, b"\0")
+    return frame if len(frame) >= MIN_BYTES else frame.ljust(MIN_BYTES, b"\0")
