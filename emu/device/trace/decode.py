@@ -18,6 +18,7 @@ from layouts.enums import CqeFormat, CqeOpcode, CqeSyndrome, EventType
 from layouts.eth_enums import CqeChecked
 from layouts.fields import ArrayView
 from layouts.prm import Field, Prm
+from layouts.rings import eqe
 from layouts.rings.cqe import (
     CQE_BYTES,
     SCATTER_32,
@@ -26,20 +27,6 @@ from layouts.rings.cqe import (
     cqe64,
     err_cqe,
     sig_err_cqe,
-)
-from layouts.rings.eqe import (
-    eqe_cmd,
-    eqe_comp,
-    eqe_cq_err,
-    eqe_page_fault_memory,
-    eqe_page_fault_rdma,
-    eqe_page_fault_wqe,
-    eqe_page_req,
-    eqe_port_module,
-    eqe_port_state,
-    eqe_pps,
-    eqe_qp_srq,
-    eqe_temp_warning,
 )
 
 MAX_BYTES = 64
@@ -54,16 +41,16 @@ _EVENT_DATA_BYTES = 28
 _HEADER = frozenset({"opcode", "status", "syndrome"})
 """Fields that the trace line of a command already shows."""
 
-_PAGE_FAULTS = (eqe_page_fault_wqe, eqe_page_fault_rdma, eqe_page_fault_memory)
+_PAGE_FAULTS = (eqe.eqe_page_fault_wqe, eqe.eqe_page_fault_rdma, eqe.eqe_page_fault_memory)
 _EVENT_DATA: Mapping[EventType, type[Prm]] = {
-    EventType.COMP: eqe_comp,
-    EventType.CMD: eqe_cmd,
-    EventType.CQ_ERROR: eqe_cq_err,
-    EventType.PORT_CHANGE: eqe_port_state,
-    EventType.PAGE_REQUEST: eqe_page_req,
-    EventType.PORT_MODULE_EVENT: eqe_port_module,
-    EventType.TEMP_WARN_EVENT: eqe_temp_warning,
-    EventType.PPS_EVENT: eqe_pps,
+    EventType.COMP: eqe.eqe_comp,
+    EventType.CMD: eqe.eqe_cmd,
+    EventType.CQ_ERROR: eqe.eqe_cq_err,
+    EventType.PORT_CHANGE: eqe.eqe_port_state,
+    EventType.PAGE_REQUEST: eqe.eqe_page_req,
+    EventType.PORT_MODULE_EVENT: eqe.eqe_port_module,
+    EventType.TEMP_WARN_EVENT: eqe.eqe_temp_warning,
+    EventType.PPS_EVENT: eqe.eqe_pps,
 } | dict.fromkeys(
     (
         EventType.PATH_MIG,
@@ -77,7 +64,7 @@ _EVENT_DATA: Mapping[EventType, type[Prm]] = {
         EventType.SRQ_LAST_WQE,
         EventType.SRQ_RQ_LIMIT,
     ),
-    eqe_qp_srq,
+    eqe.eqe_qp_srq,
 )
 
 

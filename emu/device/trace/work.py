@@ -15,50 +15,29 @@ from emu.device.trace import decode
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
 from layouts.memory.mkey import mkc
 from layouts.prm import Prm
+from layouts.rings import wqe as rings
 from layouts.rings.eth_wqe import INLINE_HDR_START, INSERT_VLAN, wqe_eth_seg
-from layouts.rings.wqe import (
-    DS,
-    EXTENDED_ATOMIC,
-    INLINE,
-    INLINE_LENGTH,
-    REPEAT_BLOCK,
-    av,
-    bsf,
-    klm,
-    mmo_metadata_seg,
-    mtt,
-    seg_set_psv,
-    stride_block_ctrl_seg,
-    wqe_atomic_seg,
-    wqe_data_seg,
-    wqe_masked_atomic_seg,
-    wqe_masked_cs4_seg,
-    wqe_masked_fa4_seg,
-    wqe_masked_fa_seg,
-    wqe_raddr_seg,
-    wqe_umr_ctrl_seg,
-    wqe_xrc_seg,
-)
+from layouts.rings.wqe import DS, EXTENDED_ATOMIC, INLINE, INLINE_LENGTH, REPEAT_BLOCK
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
 
-_RDMA = (wqe_raddr_seg,)
+_RDMA = (rings.wqe_raddr_seg,)
 _SEGMENTS: Mapping[int, tuple[type[Prm], ...]] = {
     Opcode.RDMA_WRITE: _RDMA,
     Opcode.RDMA_WRITE_IMM: _RDMA,
     Opcode.RDMA_READ: _RDMA,
-    Opcode.MMO: (mmo_metadata_seg,),
-    Opcode.ATOMIC_CS: (wqe_raddr_seg, wqe_atomic_seg),
-    Opcode.ATOMIC_FA: (wqe_raddr_seg, wqe_atomic_seg),
-    Opcode.ATOMIC_MASKED_CS: (wqe_raddr_seg, wqe_masked_atomic_seg),
-    Opcode.ATOMIC_MASKED_FA: (wqe_raddr_seg, wqe_masked_fa_seg),
+    Opcode.MMO: (rings.mmo_metadata_seg,),
+    Opcode.ATOMIC_CS: (rings.wqe_raddr_seg, rings.wqe_atomic_seg),
+    Opcode.ATOMIC_FA: (rings.wqe_raddr_seg, rings.wqe_atomic_seg),
+    Opcode.ATOMIC_MASKED_CS: (rings.wqe_raddr_seg, rings.wqe_masked_atomic_seg),
+    Opcode.ATOMIC_MASKED_FA: (rings.wqe_raddr_seg, rings.wqe_masked_fa_seg),
 }
 """Segments between the control segment and the data."""
 
 _OF_4_BYTES: Mapping[int, tuple[type[Prm], ...]] = {
-    Opcode.ATOMIC_MASKED_CS: (wqe_raddr_seg, wqe_masked_cs4_seg),
-    Opcode.ATOMIC_MASKED_FA: (wqe_raddr_seg, wqe_masked_fa4_seg),
+    Opcode.ATOMIC_MASKED_CS: (rings.wqe_raddr_seg, rings.wqe_masked_cs4_seg),
+    Opcode.ATOMIC_MASKED_FA: (rings.wqe_raddr_seg, rings.wqe_masked_fa4_seg),
 }
 """Segments of 4-byte atomics, which opmod selects."""
 
@@ -90,10 +69,10 @@ def kind(wqe: Wqe) -> str:
     unknown opcode is named by its number.
     """
     present = min(wqe.ds * DS, len(wqe.buf))
-    if wqe.opcode != Opcode.UMR or present < DS + wqe_umr_ctrl_seg.size + mkc.size:
+    if wqe.opcode != Opcode.UMR or present < DS + rings.wqe_umr_ctrl_seg.size + mkc.size:
         return _opcode(wqe)
-    mask = wqe_umr_ctrl_seg.view(wqe.buf, DS).mkey_mask
-    if mask & MkeyMask.FREE and mkc.view(wqe.buf, DS + wqe_umr_ctrl_seg.size).free:
+    mask = rings.wqe_umr_ctrl_seg.view(wqe.buf, DS).mkey_mask
+    if mask & MkeyMask.FREE and mkc.view(wqe.buf, DS + rings.wqe_umr_ctrl_seg.size).free:
         return "UMR invalidate"
     if not mask:
         return "UMR translations"
@@ -122,7 +101,7 @@ def request(
     if wqe.opcode == Opcode.UMR:
         shown |= _umr(body, mode)
     elif wqe.opcode == Opcode.SET_PSV:
-        shown |= _segment(seg_set_psv, body, DS)
+        shown |= _segment(rings.seg_set_psv, body, DS)
     elif wqe.opcode in Opcode._value2member_map_ and wqe.opcode != Opcode.NOP:
         if st is None:
             shown |= _frame(body, DS)
@@ -171,13 +150,13 @@ def _message(opcode: int, opmod: int, body: bytes, st: QpType, is_ipoib: bool) -
     shown: dict[str, Any] = {}
     at = DS
     if st is QpType.XRC:
-        shown |= _segment(wqe_xrc_seg, body, at)
-        at += wqe_xrc_seg.size
+        shown |= _segment(rings.wqe_xrc_seg, body, at)
+        at += rings.wqe_xrc_seg.size
     if st in _WITH_VECTOR:
-        base = body[at : at + _BASE_AV_BYTES].ljust(av.size, b"\0")
-        is_extended = av.view(base).dqp_dct & _EXTENDED_AV
-        shown |= _segment(av, body if is_extended else body[:at] + base, at)
-        at += av.size if is_extended else _BASE_AV_BYTES
+        base = body[at : at + _BASE_AV_BYTES].ljust(rings.av.size, b"\0")
+        is_extended = rings.av.view(base).dqp_dct & _EXTENDED_AV
+        shown |= _segment(rings.av, body if is_extended else body[:at] + base, at)
+        at += rings.av.size if is_extended else _BASE_AV_BYTES
     if is_ipoib:
         return shown | _frame(body, at + _PAD_BYTES)
     of_opmod = _OF_4_BYTES if opmod == EXTENDED_ATOMIC else _SEGMENTS
@@ -215,7 +194,7 @@ def _data(body: bytes, at: int) -> Iterator[dict[str, Any]]:
     for _ in range(_MAX_SEGMENTS):
         if at + DS > len(body):
             return
-        segment = wqe_data_seg.view(body, at)
+        segment = rings.wqe_data_seg.view(body, at)
         if segment.byte_count & INLINE:
             length = segment.byte_count & INLINE_LENGTH
             yield {"inline": length}
@@ -231,9 +210,9 @@ def _umr(body: bytes, mode: AccessMode | None) -> dict[str, Any]:
     Empty where the WQE is too short.
     """
     at = DS
-    if at + wqe_umr_ctrl_seg.size + mkc.size > len(body):
+    if at + rings.wqe_umr_ctrl_seg.size + mkc.size > len(body):
         return {}
-    ctrl = wqe_umr_ctrl_seg.view(body, at)
+    ctrl = rings.wqe_umr_ctrl_seg.view(body, at)
     has_offset = bool(ctrl.flags & UmrFlag.TRANSLATION_OFFSET)
     umr: dict[str, Any] = {
         "flags": _names(UmrFlag, ctrl.flags),
@@ -243,7 +222,7 @@ def _umr(body: bytes, mode: AccessMode | None) -> dict[str, Any]:
         umr["xlt_octowords"] = ctrl.xlt_octowords
     if has_offset:
         umr["xlt_offset"] = ctrl.xlt_offset_47_16 << 16 | ctrl.xlt_offset
-    at += wqe_umr_ctrl_seg.size
+    at += rings.wqe_umr_ctrl_seg.size
     shown = {"umr": umr, "mkc": _context(mkc.view(body, at), ctrl.mkey_mask)}
     at += mkc.size
     if not ctrl.flags & UmrFlag.INLINE:
@@ -251,8 +230,8 @@ def _umr(body: bytes, mode: AccessMode | None) -> dict[str, Any]:
     end = at + ctrl.xlt_octowords * DS
     if entries := _entries(body[at:end], mode):
         shown["list"] = entries
-    if not has_offset and ctrl.xlt_offset and end + bsf.size <= len(body):
-        shown["bsf"] = decode.fields(bsf.view(body, end))
+    if not has_offset and ctrl.xlt_offset and end + rings.bsf.size <= len(body):
+        shown["bsf"] = decode.fields(rings.bsf.view(body, end))
     return shown
 
 
@@ -267,12 +246,12 @@ def _entries(xlt: bytes, mode: AccessMode | None) -> Any:
 
     The entries are MTTs for access mode MTT, else KLMs.
     """
-    layout: type[Prm] = mtt if mode is AccessMode.MTT else klm
+    layout: type[Prm] = rings.mtt if mode is AccessMode.MTT else rings.klm
     used = len(xlt.rstrip(b"\0"))
     count = min(-(-used // layout.size), len(xlt) // layout.size)
     return decode.listed(count, lambda at: _entry(layout, xlt, at * layout.size))
 
 
 def _entry(layout: type[Prm], xlt: bytes, at: int) -> dict[str, Any]:
-    is_repeat = layout is klm and klm.view(xlt, at).key == REPEAT_BLOCK
-    return decode.fields((stride_block_ctrl_seg if is_repeat else layout).view(xlt, at))
+    is_repeat = layout is rings.klm and rings.klm.view(xlt, at).key == REPEAT_BLOCK
+    return decode.fields((rings.stride_block_ctrl_seg if is_repeat else layout).view(xlt, at))
