@@ -21,6 +21,10 @@ decorated function here and its tests in `tests/device/`. *State* is the minimum
 which the command is accepted. *From* is its sender: only the driver, or also a process (DEVX)
 through the driver.
 
+A number that names no object of the sender gets BAD_RES_ERR; in a command that changes or destroys
+the object, it gets BAD_RES_STATE_ERR. An object in use is not destroyed: BAD_RES_STATE_ERR. A full
+table or ledger gets LIM_ERR. The handlers' docstrings add the other refusals.
+
 | Opcode | Command | State | From | Structures | What it does | Where |
 |---|---|---|---|---|---|---|
 """

@@ -67,17 +67,11 @@ def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
 
 
 def query(tables: ObjectTables, number: int) -> bytes:
-    """Return the login's state: valid (0), by KEK 0 and credential 0.
-
-    Raises BAD_RES_ERR for an unknown number.
-    """
+    """Return the login's state: valid (0), by KEK 0 and credential 0."""
     tables.objects[CryptoLogin].need(number)
     return bytes(crypto_login_obj.new().buf)
 
 
 def destroy(tables: ObjectTables, number: int) -> None:
-    """Log out. Keys that the login has created stay.
-
-    Raises BAD_RES_STATE_ERR for an unknown number.
-    """
+    """Log out. Keys that the login has created stay."""
     tables.objects[CryptoLogin].remove(number)

@@ -71,8 +71,5 @@ def query(tables: ObjectTables, number: int) -> bytes:
 
 
 def destroy(tables: ObjectTables, number: int) -> None:
-    """Destroy a key; memory keys that use it allow no access from then on.
-
-    Raises BAD_RES_STATE_ERR for an unknown number.
-    """
+    """Destroy a key; memory keys that use it allow no access from then on."""
     tables.objects[Dek].remove(number)

@@ -250,8 +250,5 @@ def create_psv(tables: ObjectTables, cmd: layout.create_psv_in, out: layout.crea
 def destroy_psv(
     tables: ObjectTables, cmd: layout.destroy_psv_in, out: layout.destroy_psv_out
 ) -> None:
-    """Destroy one signature value.
-
-    Refuse an unknown number with BAD_RES_STATE_ERR.
-    """
+    """Destroy one signature value."""
     tables.psvs.remove(cmd.psvn)

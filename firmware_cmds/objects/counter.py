@@ -36,10 +36,7 @@ def alloc_q_counter(
 def dealloc_q_counter(
     tables: ObjectTables, cmd: layout.dealloc_q_counter_in, out: layout.dealloc_q_counter_out
 ) -> None:
-    """Destroy the set; refused while a queue uses it.
-
-    The refusal is BAD_RES_STATE_ERR, as for an unknown number.
-    """
+    """Destroy the set; refused while a queue uses it."""
     tables.counters.remove(cmd.counter_set_id)
 
 

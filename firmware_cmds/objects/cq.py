@@ -166,8 +166,7 @@ def _moderation(caps: Caps, ctx: layout.cqc) -> Moderation | None:
 def modify_cq(hca: Hca, cmd: layout.modify_cq_in, out: layout.modify_cq_out) -> Portions[None]:
     """Change moderation or the overrun bit, or move the CQ to another ring.
 
-    op_mod 0 modifies, 1 resizes; another one gets BAD_PARAM_ERR. Refuse an unknown CQ with
-    BAD_RES_STATE_ERR.
+    op_mod 0 modifies, 1 resizes; another one gets BAD_PARAM_ERR.
     """
     cq = hca.cqs.subject(cmd.cqn)
     if cmd.op_mod == _OP_MOD_RESIZE:
@@ -254,8 +253,7 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> Portions[None]:
 def destroy_cq(tables: ObjectTables, cmd: layout.destroy_cq_in, out: layout.destroy_cq_out) -> None:
     """Destroy the CQ; refused while a queue reports to it.
 
-    Drop held packets without a CQE, and cancel a delayed event. The refusal is BAD_RES_STATE_ERR,
-    as for an unknown number.
+    Drop held packets without a CQE, and cancel a delayed event.
     """
     cq = tables.cqs.remove(cmd.cqn)
     cq.waiting.clear()
@@ -266,8 +264,7 @@ def destroy_cq(tables: ObjectTables, cmd: layout.destroy_cq_in, out: layout.dest
 def query_cq(hca: Hca, cmd: layout.query_cq_in, out: layout.query_cq_out) -> None:
     """Return the current context and the page list, up to the output's space.
 
-    Write held CQEs into the ring first, and raise the event that is then due. Refuse an unknown CQ
-    with BAD_RES_ERR.
+    Write held CQEs into the ring first, and raise the event that is then due.
     """
     cq = hca.cqs.need(cmd.cqn)
     write_held(hca.cqes, cq)

@@ -59,10 +59,7 @@ def create_dct(hca: Hca, cmd: layout.create_dct_in, out: layout.create_dct_out) 
 
 @command(Op.QUERY_DCT)
 def query_dct(tables: ObjectTables, cmd: layout.query_dct_in, out: layout.query_dct_out) -> None:
-    """Return the current context.
-
-    Refuse an unknown target with BAD_RES_ERR.
-    """
+    """Return the current context."""
     out.dct_context_entry = tables.dcts.need(cmd.dctn).encode()
 
 
@@ -70,8 +67,7 @@ def query_dct(tables: ObjectTables, cmd: layout.query_dct_in, out: layout.query_
 def drain_dct(hca: Hca, cmd: layout.drain_dct_in, out: layout.drain_dct_out) -> None:
     """Stop receiving messages. The driver waits for the event that none is in progress.
 
-    New messages are refused from now on, but DCT_DRAINED is raised at once. Refuse an unknown
-    target with BAD_RES_STATE_ERR.
+    New messages are refused from now on, but DCT_DRAINED is raised at once.
     """
     dct = hca.dcts.subject(cmd.dctn)
     dct.is_drained = True

@@ -67,8 +67,7 @@ def _event_mask(words: ArrayView[int]) -> int:
 def destroy_eq(hca: Hca, cmd: layout.destroy_eq_in, out: layout.destroy_eq_out) -> Portions[None]:
     """Destroy the EQ; refused while a CQ reports to it.
 
-    Fail pending page faults if no other EQ reports them. The refusal is BAD_RES_STATE_ERR, as for
-    an unknown number.
+    Fail pending page faults if no other EQ reports them.
     """
     eq = hca.eqs.remove(cmd.eq_number)
     yield from lifecycle.unsubscribe(hca.events, hca.page_faults, eq)
@@ -78,8 +77,7 @@ def destroy_eq(hca: Hca, cmd: layout.destroy_eq_in, out: layout.destroy_eq_out) 
 def query_eq(tables: ObjectTables, cmd: layout.query_eq_in, out: layout.query_eq_out) -> None:
     """Return the context with the current counters and arm state.
 
-    st is ARMED or FIRED. status is EQ_WRITE_FAILURE after a failed write of an entry. Refuse an
-    unknown EQ with BAD_RES_ERR.
+    st is ARMED or FIRED. status is EQ_WRITE_FAILURE after a failed write of an entry.
     """
     eq = tables.eqs.need(cmd.eq_number)
     ctx = out.eq_context_entry

@@ -108,7 +108,6 @@ def query_general_object(
     """Return the structure of an object that can be queried, up to the output's space.
 
     Encryption keys, crypto logins and samplers can be queried; other types get BAD_PARAM_ERR.
-    Refuse an unknown number with BAD_RES_ERR.
     """
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod not in _READERS:

@@ -22,10 +22,7 @@ def alloc_pd(tables: ObjectTables, cmd: layout.alloc_pd_in, out: layout.alloc_pd
 
 @command(Op.DEALLOC_PD)
 def dealloc_pd(tables: ObjectTables, cmd: layout.dealloc_pd_in, out: layout.dealloc_pd_out) -> None:
-    """Destroy the domain; refused while a key or queue belongs to it.
-
-    The refusal is BAD_RES_STATE_ERR, as for an unknown number.
-    """
+    """Destroy the domain; refused while a key or queue belongs to it."""
     tables.pds.remove(cmd.pd)
 
 
@@ -39,10 +36,7 @@ def alloc_xrcd(tables: ObjectTables, cmd: layout.alloc_xrcd_in, out: layout.allo
 def dealloc_xrcd(
     tables: ObjectTables, cmd: layout.dealloc_xrcd_in, out: layout.dealloc_xrcd_out
 ) -> None:
-    """Destroy the domain; refused while a queue belongs to it.
-
-    The refusal is BAD_RES_STATE_ERR, as for an unknown number.
-    """
+    """Destroy the domain; refused while a queue belongs to it."""
     tables.xrcds.remove(cmd.xrcd)
 
 
@@ -84,8 +78,5 @@ def alloc_uar(
 def dealloc_uar(
     tables: ObjectTables, cmd: uar_layout.dealloc_uar_in, out: uar_layout.dealloc_uar_out
 ) -> None:
-    """Free the doorbell page, even if a queue still uses it.
-
-    Refuse an unknown number with BAD_RES_STATE_ERR.
-    """
+    """Free the doorbell page, even if a queue still uses it."""
     tables.uars.remove(cmd.uar)

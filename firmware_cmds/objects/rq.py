@@ -255,10 +255,7 @@ def modify_rq(hca: Hca, cmd: layout.modify_rq_in, out: layout.modify_rq_out) -> 
 
 @command(Op.QUERY_RQ)
 def query_rq(tables: ObjectTables, cmd: layout.query_rq_in, out: layout.query_rq_out) -> None:
-    """Return the current context.
-
-    Refuse an unknown number with BAD_RES_ERR.
-    """
+    """Return the current context."""
     out.rq_context = tables.rqs.need(cmd.rqn).encode()
 
 
@@ -266,8 +263,7 @@ def query_rq(tables: ObjectTables, cmd: layout.query_rq_in, out: layout.query_rq
 def destroy_rq(hca: Hca, cmd: layout.destroy_rq_in, out: layout.destroy_rq_out) -> None:
     """Destroy the RQ; refused while a TIR or an RQT refers to it.
 
-    Write held CQEs and drop merge sessions first; posted WQEs are not flushed. The refusal is
-    BAD_RES_STATE_ERR, as for an unknown number.
+    Write held CQEs and drop merge sessions first; posted WQEs are not flushed.
     """
     rq = hca.rqs.remove(cmd.rqn)
     if rq.cq is not None:

@@ -80,10 +80,7 @@ def modify_rqt(tables: ObjectTables, cmd: layout.modify_rqt_in, out: layout.modi
 
 @command(Op.QUERY_RQT)
 def query_rqt(tables: ObjectTables, cmd: layout.query_rqt_in, out: layout.query_rqt_out) -> None:
-    """Return the current context and the RQs, up to the output's space.
-
-    Refuse an unknown number with BAD_RES_ERR.
-    """
+    """Return the current context and the RQs, up to the output's space."""
     rqt = tables.rqts.need(cmd.rqtn)
     out.rqt_context = bytes(rqt.ctx)
     for place, rq in zip(out.rqt_context.rq_num, rqt.rqs, strict=False):

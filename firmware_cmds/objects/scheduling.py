@@ -106,8 +106,7 @@ def modify(hca: Hca, cmd: modify_general_object_in) -> None:
 def destroy(hca: Hca, number: int) -> None:
     """Destroy an element; refused while another element or a send queue is below it.
 
-    The refusal is BAD_RES_STATE_ERR, as for an unknown number. An element of the switch's tree gets
-    BAD_RES_ERR.
+    An element of the switch's tree gets BAD_RES_ERR.
     """
     _remove(hca, NIC, number)
 
@@ -286,8 +285,7 @@ def destroy_scheduling_element(
 ) -> None:
     """Destroy the element; refused while another element or a send queue is below it.
 
-    The refusal is BAD_RES_STATE_ERR, as for an unknown number. An element of another hierarchy gets
-    BAD_RES_ERR. A vPort then has no limit.
+    An element of another hierarchy gets BAD_RES_ERR. A vPort then has no limit.
     """
     _remove(hca, cmd.scheduling_hierarchy, cmd.scheduling_element_id)
 

@@ -185,10 +185,7 @@ def _check_rate(rates: Rates, ctx: layout.sqc) -> None:
 
 @command(Op.QUERY_SQ)
 def query_sq(tables: ObjectTables, cmd: layout.query_sq_in, out: layout.query_sq_out) -> None:
-    """Return the current context.
-
-    Refuse an unknown number with BAD_RES_ERR.
-    """
+    """Return the current context."""
     out.sq_context = tables.sqs.need(cmd.sqn).encode()
 
 
@@ -196,8 +193,7 @@ def query_sq(tables: ObjectTables, cmd: layout.query_sq_in, out: layout.query_sq
 def destroy_sq(tables: ObjectTables, cmd: layout.destroy_sq_in, out: layout.destroy_sq_out) -> None:
     """Destroy the queue; the adapter no longer accesses its memory after the answer.
 
-    Posted WQEs are not flushed. Refuse an unknown number, or a queue in use, with
-    BAD_RES_STATE_ERR.
+    Posted WQEs are not flushed.
     """
     sq = tables.sqs.remove(cmd.sqn)
     sq.state = SqState.RST

@@ -171,10 +171,7 @@ def modify_rmp(tables: ObjectTables, cmd: layout.modify_rmp_in, out: layout.modi
 
 @command(Op.QUERY_RMP)
 def query_rmp(tables: ObjectTables, cmd: layout.query_rmp_in, out: layout.query_rmp_out) -> None:
-    """Return the context of creation with the current limit.
-
-    Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
-    """
+    """Return the context of creation with the current limit."""
     out.rmp_context = srq_of(tables.srqs, SrqForm.RMP, cmd.rmpn).encode()
 
 
@@ -182,10 +179,7 @@ def query_rmp(tables: ObjectTables, cmd: layout.query_rmp_in, out: layout.query_
 def destroy_rmp(
     tables: ObjectTables, cmd: layout.destroy_rmp_in, out: layout.destroy_rmp_out
 ) -> None:
-    """Destroy the queue; refused while a QP receives from it.
-
-    The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
-    """
+    """Destroy the queue; refused while a QP receives from it."""
     destroy(tables.srqs, SrqForm.RMP, cmd.rmpn)
 
 
@@ -220,8 +214,7 @@ def arm_xrc_srq(
 ) -> None:
     """Arm the limit.
 
-    When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Refuse with
-    BAD_RES_STATE_ERR an unknown number, or an SRQ of another form.
+    When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms.
     """
     srq_to_change(tables.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
 
@@ -230,10 +223,7 @@ def arm_xrc_srq(
 def query_xrc_srq(
     tables: ObjectTables, cmd: layout.query_xrc_srq_in, out: layout.query_xrc_srq_out
 ) -> None:
-    """Return the context of creation with the current limit.
-
-    Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
-    """
+    """Return the context of creation with the current limit."""
     srq = srq_of(tables.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
     out.xrc_srq_context_entry = srq.encode()
 
@@ -242,10 +232,7 @@ def query_xrc_srq(
 def destroy_xrc_srq(
     tables: ObjectTables, cmd: layout.destroy_xrc_srq_in, out: layout.destroy_xrc_srq_out
 ) -> None:
-    """Destroy the queue; refused while a QP receives from it.
-
-    The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
-    """
+    """Destroy the queue; refused while a QP receives from it."""
     destroy(tables.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
@@ -272,8 +259,7 @@ def arm_rq(tables: ObjectTables, cmd: layout.arm_rq_in, out: layout.arm_rq_out) 
     """Arm the limit; mlx5_ib sends it for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd).
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. op_mod 2 means
-    an XRQ, any other an SRQ of ISSI 0. Refuse with BAD_RES_STATE_ERR an unknown number, or an SRQ
-    of another form.
+    an XRQ, any other an SRQ of ISSI 0.
     """
     form = SrqForm.XRQ if cmd.op_mod == _ARM_XRQ else SrqForm.SRQ
     srq_to_change(tables.srqs, form, cmd.srq_number).lwm = cmd.lwm
@@ -281,10 +267,7 @@ def arm_rq(tables: ObjectTables, cmd: layout.arm_rq_in, out: layout.arm_rq_out) 
 
 @command(Op.QUERY_SRQ)
 def query_srq(tables: ObjectTables, cmd: layout.query_srq_in, out: layout.query_srq_out) -> None:
-    """Return the context of creation with the current limit.
-
-    Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
-    """
+    """Return the context of creation with the current limit."""
     out.srq_context_entry = srq_of(tables.srqs, SrqForm.SRQ, cmd.srqn).encode()
 
 
@@ -292,8 +275,5 @@ def query_srq(tables: ObjectTables, cmd: layout.query_srq_in, out: layout.query_
 def destroy_srq(
     tables: ObjectTables, cmd: layout.destroy_srq_in, out: layout.destroy_srq_out
 ) -> None:
-    """Destroy the queue; refused while a QP receives from it.
-
-    The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
-    """
+    """Destroy the queue; refused while a QP receives from it."""
     destroy(tables.srqs, SrqForm.SRQ, cmd.srqn)

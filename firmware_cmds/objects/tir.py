@@ -129,10 +129,7 @@ def modify_tir(hca: Hca, cmd: layout.modify_tir_in, out: layout.modify_tir_out) 
 
 @command(Op.QUERY_TIR)
 def query_tir(tables: ObjectTables, cmd: layout.query_tir_in, out: layout.query_tir_out) -> None:
-    """Return the current context.
-
-    Refuse an unknown number with BAD_RES_ERR.
-    """
+    """Return the current context."""
     out.tir_context = bytes(tables.tirs.need(cmd.tirn).ctx)
 
 
@@ -140,8 +137,7 @@ def query_tir(tables: ObjectTables, cmd: layout.query_tir_in, out: layout.query_
 def destroy_tir(hca: Hca, cmd: layout.destroy_tir_in, out: layout.destroy_tir_out) -> None:
     """Destroy the TIR; refused while a flow table entry forwards to it.
 
-    Deliver the packets of merge sessions. The refusal is BAD_RES_STATE_ERR, as for an unknown
-    number.
+    Deliver the packets of merge sessions.
     """
     hca.tirs.remove(cmd.tirn)
     flush_all(hca)

@@ -106,10 +106,7 @@ def modify_tis(hca: Hca, cmd: layout.modify_tis_in, out: layout.modify_tis_out) 
 
 @command(Op.QUERY_TIS)
 def query_tis(tables: ObjectTables, cmd: layout.query_tis_in, out: layout.query_tis_out) -> None:
-    """Return the current context.
-
-    Refuse an unknown number with BAD_RES_ERR.
-    """
+    """Return the current context."""
     out.tis_context = bytes(tables.tises.need(cmd.tisn).ctx)
 
 

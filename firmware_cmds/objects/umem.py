@@ -68,10 +68,7 @@ def create_uctx(
 def destroy_uctx(
     tables: ObjectTables, cmd: layout.destroy_uctx_in, out: layout.destroy_uctx_out
 ) -> None:
-    """Destroy the context; refused while it owns an object, because uids are reused.
-
-    The refusal is BAD_RES_STATE_ERR, as for an unknown uid.
-    """
+    """Destroy the context; refused while it owns an object, because uids are reused."""
     tables.uctxs.subject(cmd.uid)
     if count := tables.caller.owned[cmd.uid]:
         raise CmdError(Status.BAD_RES_STATE_ERR, "user context still owns objects", f"{count}")

@@ -68,18 +68,14 @@ def create_xrq(hca: Hca, cmd: layout.create_xrq_in, out: layout.create_xrq_out) 
 def arm_xrq(tables: ObjectTables, cmd: layout.arm_xrq_in, out: layout.arm_xrq_out) -> None:
     """Arm the limit.
 
-    When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Refuse with
-    BAD_RES_STATE_ERR an unknown number, or an SRQ of another form.
+    When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms.
     """
     srq_to_change(tables.srqs, SrqForm.XRQ, cmd.xrqn).lwm = cmd.lwm
 
 
 @command(Op.QUERY_XRQ)
 def query_xrq(tables: ObjectTables, cmd: layout.query_xrq_in, out: layout.query_xrq_out) -> None:
-    """Return the context of creation with the current limit and tag counts.
-
-    Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
-    """
+    """Return the context of creation with the current limit and tag counts."""
     out.xrq_context = srq_of(tables.srqs, SrqForm.XRQ, cmd.xrqn).encode()
 
 
@@ -87,8 +83,5 @@ def query_xrq(tables: ObjectTables, cmd: layout.query_xrq_in, out: layout.query_
 def destroy_xrq(
     tables: ObjectTables, cmd: layout.destroy_xrq_in, out: layout.destroy_xrq_out
 ) -> None:
-    """Destroy the queue; refused while a QP receives from it, as each rendezvous does.
-
-    The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
-    """
+    """Destroy the queue; refused while a QP receives from it, as each rendezvous does."""
     destroy(tables.srqs, SrqForm.XRQ, cmd.xrqn)

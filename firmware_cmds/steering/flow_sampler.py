@@ -79,8 +79,5 @@ def query(tables: ObjectTables, number: int) -> bytes:
 
 
 def destroy(tables: ObjectTables, number: int) -> None:
-    """Destroy a sampler; refused while an entry forwards to it.
-
-    Raises BAD_RES_STATE_ERR then, and for an unknown number.
-    """
+    """Destroy a sampler; refused while an entry forwards to it."""
     tables.objects[Sampler].remove(number)

@@ -40,9 +40,6 @@ def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
 
 
 def destroy(tables: ObjectTables, number: int) -> None:
-    """Remove the option from the parser.
-
-    Raises BAD_RES_STATE_ERR for an unknown number.
-    """
+    """Remove the option from the parser."""
     tables.objects[GeneveOption].remove(number)
     tables.parse_geneve_option(None)

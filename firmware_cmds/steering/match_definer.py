@@ -72,8 +72,5 @@ def _masks(format_id: int, mask: bytes) -> dict[str, int]:
 
 
 def destroy(tables: ObjectTables, number: int) -> None:
-    """Destroy a match definer; refused while a group names it.
-
-    Raises BAD_RES_STATE_ERR then, and for an unknown number.
-    """
+    """Destroy a match definer; refused while a group names it."""
     tables.objects[MatchDefiner].remove(number)

@@ -59,8 +59,5 @@ def dealloc_modify_header_context(
     cmd: layout.dealloc_modify_header_context_in,
     out: layout.dealloc_modify_header_context_out,
 ) -> None:
-    """Destroy the context; refused while entries use it.
-
-    The refusal is BAD_RES_STATE_ERR, as for an unknown number.
-    """
+    """Destroy the context; refused while entries use it."""
     tables.modify_headers.remove(cmd.modify_header_id)

@@ -68,10 +68,7 @@ def query_packet_reformat_context(
     cmd: layout.query_packet_reformat_context_in,
     out: layout.query_packet_reformat_context_out,
 ) -> None:
-    """Return a context and its data, up to the output's space.
-
-    Refuse an unknown number with BAD_RES_ERR.
-    """
+    """Return a context and its data, up to the output's space."""
     ctx = tables.packet_reformats.need(cmd.packet_reformat_id).ctx
     fixed = layout.packet_reformat_context_in.size
     out.packet_reformat_context = ctx[:fixed]
