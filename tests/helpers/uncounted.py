@@ -1,6 +1,6 @@
 """Counters that a driver can read and that are always 0, each with the reason.
 
-All others are counted; ``tests/unit/test_uncounted.py`` walks the structures. Counter groups that
+All others are counted; ``unit/test_uncounted.py`` walks the structures. Counter groups that
 are refused, and fields whose capability is not set, are not listed: no driver reads them.
 """
 
