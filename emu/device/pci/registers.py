@@ -65,9 +65,9 @@ def rw(
     return RegisterField(name, at, width, WriteEffect.RW, reset, sticky)
 
 
-def w1c(name: str, at: int, width: int = 1, *, sticky: bool = False) -> RegisterField:
-    """Return a status field: the function sets its bits, software clears bits by writing ones."""
-    return RegisterField(name, at, width, WriteEffect.W1C, 0, sticky)
+def w1c(name: str, at: int, *, sticky: bool = False) -> RegisterField:
+    """Return a status bit: the function sets it, software clears it by writing 1."""
+    return RegisterField(name, at, 1, WriteEffect.W1C, 0, sticky)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
 
 
-def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
+def frame_of(datagram: Datagram, origin: Origin) -> bytes:
     """Return the packet that carries a datagram, from its local route header on.
 
     A global route header is added if the destination has a GID.
@@ -19,7 +19,7 @@ def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
     if to.gid is not None:
         grh = GlobalHeader(origin.gid, to.gid, to.tclass, to.flow_label, to.hop_limit)
     ending = None if datagram.immediate is None else bth.imm_dt
-    packet = Packet().of(OPS[Service.UD, PacketKind.SEND, True, True, ending], to.qpn, psn)
+    packet = Packet().of(OPS[Service.UD, PacketKind.SEND, True, True, ending], to.qpn, 0)
     packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
     packet.qkey, packet.src_qpn = origin.qkey, origin.qpn
     route = IbRoute(to.lid, origin.lid, to.sl, origin.pkey, grh)
