@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -148,20 +146,11 @@ def run(parts: Sequence[str], base: Base, repeat: int | None, quiet: Quiet) -> R
             if part in IN_GUESTS:
                 report.sections += IN_GUESTS[part](base, repeat, quiet)
             else:
-                report.sections += quiet.take(partial(run_program, part))
+                report.sections += quiet.take(partial(tables.run_part, part))
         except UserError as error:
             raise click.ClickException(f"{part}: {error}\n{error.detail()}") from error
     report.conditions.append(quiet.summary())
     return report
-
-
-def run_program(part: str) -> list[Section]:
-    """Run a separate program; return what it measured."""
-    program = Path(__file__).with_name(f"{part}.py")
-    done = subprocess.run([sys.executable, program, "--json"], stdout=subprocess.PIPE, check=False)
-    if done.returncode != 0:
-        raise click.ClickException(f"{part}: status {done.returncode}")
-    return list(Report.from_json(json.loads(done.stdout)).sections)
 
 
 def load(path: Path) -> Report:

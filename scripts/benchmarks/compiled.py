@@ -7,17 +7,12 @@ varies from sample to sample, so compare the ratios. Prints a table for each par
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import click
-from figures import Report, Row, Section, ratio_at_least, ratio_at_most
-from tables import json_option, show
+from figures import Row, Section, ratio_at_least, ratio_at_most
+from tables import json_option, run_part, show
 
 from emu.compiled.loading import SETTING, entry
 from emu.compiled.sources import DEVICE
@@ -29,20 +24,6 @@ LEAST = {"engine": 2.2, "ethernet": 2.5}
 PARTS = (*LEAST, "doorbell", "fabric")
 
 Samples = dict[tuple[str, str], list[float]]
-
-
-def run(setting: str, part: str) -> list[Section]:
-    """Return the results of a part's program, with ``setting`` as MLX5EMU_COMPILED."""
-    program = Path(__file__).with_name(f"{part}.py")
-    done = subprocess.run(
-        [sys.executable, program, "--json"],
-        env={**os.environ, SETTING: setting},
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise click.ClickException(f"{part} with {SETTING}={setting}: status {done.returncode}")
-    return list(Report.from_json(json.loads(done.stdout)).sections)
 
 
 def compare(
@@ -95,7 +76,10 @@ def main(parts: tuple[str, ...], turns: int, as_json: bool) -> None:
         raise click.ClickException("no compiled code: run scripts/setup compiled")
     sections = []
     for part in parts or PARTS:
-        taken = [(run(COMPILED, part), run(PURE, part)) for _ in range(turns)]
+        taken = [
+            (run_part(part, **{SETTING: COMPILED}), run_part(part, **{SETTING: PURE}))
+            for _ in range(turns)
+        ]
         sections += compare(part, taken)
     show(sections, as_json=as_json)
 

@@ -8,19 +8,18 @@ messages. Prints a table, or JSON with --json.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import click
-from fabric import samples
+from fabric import in_child, samples
 from figures import Row, Section
 from rig import MODEL, MTU_4096, MappedMemory
 from tables import json_option, show
+from transport import serve_until_left
 
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
@@ -82,13 +81,6 @@ class Rig:
         self._serve_at(where, function)
         return where
 
-    def serve(self) -> None:
-        """Serve one client until it leaves."""
-        while not self.server.connected:
-            self.loop.step(None)
-        while self.server.connected:
-            self.loop.step(None)
-
     def ring_by(self, path: Path) -> list[Callable[[], float]]:
         """Send a message to the other end, for each end.
 
@@ -139,26 +131,14 @@ def sampled(count: int, others: int = 0) -> list[float]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "socket")
         rig = Rig(path, others)
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                one, other = rig.ring_by(path)
-                took = samples(lambda: (one() + other()) / 2, count)
-                with os.fdopen(writer, "w") as out:
-                    json.dump(took, out)
-                status = 0
-            finally:
-                os._exit(status)
-        os.close(writer)
-        rig.serve()
-        with os.fdopen(reader) as result:
-            text = result.read()
-        if os.waitpid(child, 0)[1]:
-            raise click.ClickException("the client has failed")
-    found: list[float] = json.loads(text)
-    return found
+
+        def client() -> list[float]:
+            one, other = rig.ring_by(path)
+            return samples(lambda: (one() + other()) / 2, count)
+
+        wait = in_child(client)
+        serve_until_left(rig.loop, rig.server)
+        return wait()
 
 
 def measure(count: int) -> Section:

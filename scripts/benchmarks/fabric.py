@@ -15,7 +15,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from figures import Goal, Row, Section
@@ -40,6 +40,8 @@ from emu.server.net.ib.sockets import SocketFabric
 from emu.server.vfio.loop import Loop
 from emu.server.vfio.protocol import PAGE_SIZE
 from firmware_cmds import TABLE
+
+T = TypeVar("T")
 
 MIB = 1 << 20
 DEPTH = 16
@@ -240,6 +242,34 @@ def samples(take: Callable[[], float], count: int) -> list[float]:
     return [take() for _ in range(max(count, 1))]
 
 
+def in_child(work: Callable[[], T]) -> Callable[[], T]:
+    """Start ``work`` in a forked process; return a function that waits for its result.
+
+    The result is passed on as JSON.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with os.fdopen(writer, "w") as out:
+                json.dump(work(), out)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+
+    def wait() -> T:
+        with os.fdopen(reader) as result:
+            text = result.read()
+        if os.waitpid(child, 0)[1]:
+            raise click.ClickException("the other process has failed")
+        found: T = json.loads(text)
+        return found
+
+    return wait
+
+
 def measure_pair(count: int, scheme: str, others: int = 0) -> Section:
     """Run both processes on a fabric of this kind; return the measuring one's rows.
 
@@ -248,19 +278,15 @@ def measure_pair(count: int, scheme: str, others: int = 0) -> Section:
     ours, theirs = socket.socketpair()
     with tempfile.TemporaryDirectory() as directory, ours, theirs:
         name = f"tcp:127.0.0.1:{free_port()}" if scheme == "tcp" else f"unix:{directory}/fabric"
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                ours.close()
-                serve(ENDS[scheme](name), theirs)
-                status = 0
-            finally:
-                os._exit(status)
+
+        def peer() -> None:
+            ours.close()
+            serve(ENDS[scheme](name), theirs)
+
+        wait = in_child(peer)
         rows = measure(ENDS[scheme](name, others), ours, count)
         ours.close()
-        if os.waitpid(child, 0)[1]:
-            raise click.ClickException("the other process has failed")
+        wait()
     remark = f"One large message is {MIB // 4096} packets; {DEPTH} of them are under way."
     title = f"Packets between two processes ({scheme})"
     return Section(f"fabric {scheme}", title, rows, remarks=[remark])

@@ -135,11 +135,14 @@ def median(samples: Sequence[float]) -> float | None:
     return statistics.median(samples) if samples else None
 
 
-def thinned(section: Section, most: int = 1000) -> Section:
-    """Keep at most ``limit`` samples per row, evenly spread: medians survive, files stay small."""
+MAX_SAMPLES = 1000
+
+
+def thinned(section: Section) -> Section:
+    """Keep at most 1000 samples per row, evenly spread: medians survive, files stay small."""
 
     def thin(samples: Sequence[float]) -> Sequence[float]:
-        return samples[:: -(-len(samples) // most) or 1]
+        return samples[:: -(-len(samples) // MAX_SAMPLES) or 1]
 
     rows = [
         replace(row, samples=thin(row.samples), others=thin(row.others)) for row in section.rows

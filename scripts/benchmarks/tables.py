@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from figures import Report, Row, Section, thinned
@@ -27,6 +31,18 @@ def show(sections: Sequence[Section], *, as_json: bool) -> None:
     console = Console()
     for section in sections:
         print_section(console, section)
+
+
+def run_part(part: str, **environ: str) -> list[Section]:
+    """Run the separate program of a part, with these variables; return what it measured."""
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name(f"{part}.py"), "--json"],
+        env=os.environ | environ, stdout=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        setting = "".join(f" with {name}={value}" for name, value in environ.items())
+        raise click.ClickException(f"{part}{setting}: status {done.returncode}")
+    return list(Report.from_json(json.loads(done.stdout)).sections)
 
 
 def print_section(console: Console, section: Section) -> None:

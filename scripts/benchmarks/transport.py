@@ -7,15 +7,13 @@ have been executed. Prints a table, and JSON with --json.
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
+from fabric import in_child
 from figures import Row, Section, ratio_at_most
 from tables import json_option, show
 
@@ -112,50 +110,24 @@ def measure(path: Path, rounds: int, count: int) -> Samples:
     return samples
 
 
-def in_child(work: Callable[[], Samples]) -> Callable[[], Samples]:
-    """Start ``work`` in a forked process; return a function that waits for its result."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            with os.fdopen(writer, "w") as out:
-                json.dump(work(), out)
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writer)
-
-    def wait() -> Samples:
-        with os.fdopen(reader) as result:
-            text = result.read()
-        if os.waitpid(child, 0)[1]:
-            raise click.ClickException("the client has failed")
-        samples: Samples = json.loads(text)
-        return samples
-
-    return wait
-
-
-def serve_until_left(transport: Transport) -> None:
-    """Serve one client until it disconnects."""
-    loop = Loop()
-    loop.add_transport(transport)
+def serve_until_left(loop: Loop, transport: Transport) -> None:
+    """Serve one client of a transport of this loop until it disconnects."""
     while not transport.connected:
         loop.step(None)
     while transport.connected:
         loop.step(None)
-    loop.close()
 
 
 def bench(kind: str, rounds: int, count: int) -> Samples:
     """Return all samples of one transport."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "socket")
-        transport = make_transport(kind, path)
+        transport, loop = make_transport(kind, path), Loop()
         transport.listen(Bar())
+        loop.add_transport(transport)
         wait = in_child(lambda: measure(path, rounds, count))
-        serve_until_left(transport)
+        serve_until_left(loop, transport)
+        loop.close()
         return wait()
 
 

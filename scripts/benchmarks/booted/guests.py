@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import machine
+from machine import Quiet
 
 from emu.cli.shared.progress import display
 from emu.guests import Guest, GuestError, GuestOptions
+
+Samples = dict[tuple[str, str], list[float]]
+"""Samples by test and side."""
 
 _INSIDE = Path(__file__).with_name("inside")
 
@@ -40,6 +44,17 @@ def run_inside(guest: Guest, script: str, *words: object, timeout: float) -> Any
     program = _INSIDE.joinpath(script).read_text()
     command = ["python3", "-c", program, *map(str, words)]
     return json.loads(guest.run(command, timeout=timeout).check().stdout)
+
+
+def take_turns(
+    repeat: int, quiet: Quiet, takes: Mapping[tuple[str, str], Callable[[], float]]
+) -> Samples:
+    """Take ``repeat`` samples of each test on each side alternately."""
+    samples: Samples = {key: [] for key in takes}
+    for _ in range(repeat):
+        for key, take in takes.items():
+            samples[key].append(quiet.take(take))
+    return samples
 
 
 class ServerProcess:

@@ -60,18 +60,16 @@ _READS = (
 
 def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """Measure everything on both adapters alternately, ``repeat`` times."""
-    samples: dict[tuple[str, str], list[float]] = {}
     options = {"devices": (verbs.DEVICE,), "memory_mib": GUEST_MIB}
     with guests.booted(base, **options) as guest:
         verbs.make_rxe(guest)
         start_storage(guest)
-        for _ in range(repeat or REPEAT):
-            for index, device in enumerate(_ADDRESSES):
-                takes = {_REGISTER: partial(register, guest, device)}
-                for name, unit, kib, depth, _ in _READS:
-                    takes[name] = partial(fio, guest, index, unit, kib, depth)
-                for name, take in takes.items():
-                    samples.setdefault((name, device), []).append(quiet.take(take))
+        takes = {}
+        for index, device in enumerate(_ADDRESSES):
+            takes[_REGISTER, device] = partial(register, guest, device)
+            for name, unit, kib, depth, _ in _READS:
+                takes[name, device] = partial(fio, guest, index, unit, kib, depth)
+        samples = guests.take_turns(repeat or REPEAT, quiet, takes)
     kinds = [(_REGISTER, "ms", ratio_at_most(1.0))]
     kinds += [(name, unit, ratio_at_least(goal)) for name, unit, _, _, goal in _READS]
     rows = [

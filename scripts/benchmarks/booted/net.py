@@ -70,7 +70,6 @@ ip -n mlx5_core0 -j route show default
 
 def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """Run every test on both sides alternately, ``repeat`` times."""
-    samples: dict[tuple[str, str], list[float]] = {}
     with _passt() as path:
         netdevs = (
             f"stream,id=v0,addr.type=unix,addr.path={path},server=off",
@@ -89,11 +88,12 @@ def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
             qemu_arguments=tuple(arguments),
         ) as guest:
             world = World(guest)
-            for _ in range(repeat or REPEAT):
-                for name, take in world.tests():
-                    for side in (OURS, THEIRS):
-                        value = quiet.take(partial(take, side))
-                        samples.setdefault((name, side), []).append(value)
+            takes = {
+                (name, side): partial(take, side)
+                for name, take in world.tests()
+                for side in (OURS, THEIRS)
+            }
+            samples = guests.take_turns(repeat or REPEAT, quiet, takes)
             share = world.cpu_share
     rows = [
         Row(

@@ -8,7 +8,7 @@ them, those of rxe virtio-net and a socket between the QEMUs. All interfaces hav
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from figures import Goal, Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
 
 from booted import guests, perftest, verbs
-from booted.guests import Base
+from booted.guests import Base, Samples
 from booted.verbs import RXE, Ends, Test
 from emu.guests import Guest
 
@@ -35,9 +35,6 @@ ONE_GUEST = {"ib_write_bw, 1 MiB": ratio_at_least(60), _LATENCY: ratio_at_most(0
               _RATE: ratio_at_least(2)}  # fmt: skip
 TWO_GUESTS = {"ib_write_bw, 1 MiB": ratio_at_least(5), _LATENCY: ratio_at_most(1)}
 _AT_LEAST, _AT_MOST = ratio_at_least(1 / WITHIN), ratio_at_most(WITHIN)
-
-Samples = dict[tuple[str, str], list[float]]
-"""Samples by test and device."""
 
 # The interface of a driver gets an address; the MTU lets a packet of RDMA carry 4 KiB.
 _UP = """set -e
@@ -72,34 +69,24 @@ def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """Return all three tables, each number measured ``repeat`` times."""
     with guests.booted(base, devices=(DEVICE, "connectx6")) as guest:
         _up(guest, "mlx5_core", "10.8.0.1")
-        one = _take_turns(
-            tests(1),
-            {
-                ROCE: (Ends(guest, guest), verbs.gid_index_of(guest, ROCE, "10.8.0.1")),
-                IB: (Ends(guest, guest), None),
-                RXE: (Ends(guest, guest), verbs.make_rxe(guest)),
-            },
-            repeat or REPEAT,
-            quiet,
-        )
+        ends = Ends(guest, guest)
+        devices = {
+            ROCE: (ends, verbs.gid_index_of(guest, ROCE, "10.8.0.1")), IB: (ends, None),
+            RXE: (ends, verbs.make_rxe(guest)),
+        }  # fmt: skip
+        one = guests.take_turns(repeat or REPEAT, quiet, _takes(tests(1), devices))
     with _two_guests(base) as (server, client):
         for guest, last in ((server, 1), (client, 2)):
             _up(guest, "mlx5_core", f"10.8.0.{last}")
             nic = _up(guest, "virtio_net", f"10.9.0.{last}")
             make = f"modprobe rdma_rxe; rdma link add {RXE} type rxe netdev {nic}"
             guest.run(make, timeout=_PATIENCE).check()
-        two = _take_turns(
-            tests(5),
-            {
-                device: (
-                    Ends(server, client, f"{net}.1"),
-                    verbs.gid_index_of(client, device, f"{net}.2"),
-                )
-                for device, net in ((ROCE, "10.8.0"), (RXE, "10.9.0"))
-            },
-            repeat or REPEAT,
-            quiet,
-        )
+        pairs = {
+            device: (Ends(server, client, f"{net}.1"),
+                     verbs.gid_index_of(client, device, f"{net}.2"))
+            for device, net in ((ROCE, "10.8.0"), (RXE, "10.9.0"))
+        }  # fmt: skip
+        two = guests.take_turns(repeat or REPEAT, quiet, _takes(tests(5), pairs))
     as_ib = {test.name: _AT_MOST if test.name == _LATENCY else _AT_LEAST for test in tests(1)}
     rxe, between = "in the same boot", "between two guests"
     return [
@@ -109,20 +96,15 @@ def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     ]
 
 
-def _take_turns(
-    chosen: Sequence[Test],
-    devices: Mapping[str, tuple[Ends, int | None]],
-    repeat: int,
-    quiet: Quiet,
-) -> Samples:
-    """Run each test on each device alternately, with the index of its GID, ``repeat`` times."""
-    samples: Samples = {}
-    for _ in range(repeat):
-        for test in chosen:
-            for device, (ends, gid) in devices.items():
-                value = quiet.take(partial(verbs.sample, ends, test, device, gid))
-                samples.setdefault((test.name, device), []).append(value)
-    return samples
+def _takes(
+    chosen: Sequence[Test], devices: Mapping[str, tuple[Ends, int | None]]
+) -> dict[tuple[str, str], Callable[[], float]]:
+    """Return each test on each device, with the index of its GID."""
+    return {
+        (test.name, device): partial(verbs.sample, ends, test, device, gid)
+        for test in chosen
+        for device, (ends, gid) in devices.items()
+    }
 
 
 def _rows(samples: Samples, other: str, goals: Mapping[str, Goal]) -> list[Row]:

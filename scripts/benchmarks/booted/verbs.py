@@ -113,15 +113,15 @@ TESTS = (
 
 def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
     """Run every test on both devices alternately, ``repeat`` times."""
-    samples: dict[tuple[str, str], list[float]] = {}
     tests = tests_for(base.cpus)
     with guests.booted(base, devices=(DEVICE,)) as guest:
-        gid = make_rxe(guest)
-        for _ in range(repeat or REPEAT):
-            for test in tests:
-                for device, index in ((OURS, None), (RXE, gid)):
-                    take = partial(sample, Ends(guest, guest), test, device, index)
-                    samples.setdefault((test.name, device), []).append(quiet.take(take))
+        devices = ((OURS, None), (RXE, make_rxe(guest)))
+        takes = {
+            (test.name, device): partial(sample, Ends(guest, guest), test, device, index)
+            for test in tests
+            for device, index in devices
+        }
+        samples = guests.take_turns(repeat or REPEAT, quiet, takes)
     rows = [
         Row(test.name, test.unit, samples[test.name, OURS], samples[test.name, RXE], test.goal)
         for test in tests
