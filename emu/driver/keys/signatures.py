@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from emu.driver.keys.umr import ANY_QPN, FREE, KEY, LEN, LW, RR, RW, START, A, pad64, umr
 from emu.driver.verbs.endpoint import Endpoint
-from emu.driver.verbs.outcomes import good, settle
+from emu.driver.verbs.outcomes import good
 from emu.driver.verbs.queue_pair import QueuePair
 from emu.driver.verbs.segments import Sge
 from layouts.enums import AccessMode, Op, Opcode
@@ -104,7 +104,7 @@ class SignatureKey:
             if domain is not None:
                 value = domain.transient
                 qp.post(Opcode.SET_PSV, SET_PSV.pack(number, 0, value >> 32, value & 0xFFFFFFFF))
-        settle(self.node)
+        self.node.settle()
         good(qp)
         return self
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from emu.driver.command.answer import expect
 from emu.driver.verbs.completions import ERRORS, CompletionQueue, Found
-from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import CqeOpcode
-
-
-def settle(node: Endpoint) -> None:
-    """Let the device do all its work."""
-    node.driver.bar.settle()
 
 
 def all_good(cq: CompletionQueue) -> list[Found]:
@@ -32,7 +26,7 @@ def failure(qp: QueuePair) -> int:
 
     Raises DriverError if none failed.
     """
-    settle(qp.node)
+    qp.node.settle()
     errors = [done for done in qp.cq.drain() if done.opcode == CqeOpcode.REQ_ERR]
     expect(errors, "nothing failed")
     return errors[0].syndrome

@@ -16,7 +16,7 @@ from emu.driver.keys.crypto import (
     login_fields,
 )
 from emu.driver.keys.signatures import Crc, Dif
-from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.verbs.outcomes import failure, good
 from layouts.enums import CqeOpcode, CqeSyndrome, GeneralObject, Op, Status
 from layouts.function.crypto import crypto_login_obj, encryption_key_obj
 from layouts.rings.wqe import bsf
@@ -78,7 +78,7 @@ def key(ends):
 
 def run(ends):
     for end in ends:
-        settle(end)
+        end.settle()
 
 
 UNITS = pytest.mark.parametrize("unit", [512, 520, 4048, 4096, 4160, 1 << 20])

@@ -9,7 +9,7 @@ import pytest
 from emu.driver.keys.by_command import dma_key
 from emu.driver.keys.umr import FREE, MUST_NOT_BE_FREE, FastRegKey, umr
 from emu.driver.verbs.connect import connect
-from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.verbs.outcomes import failure, good
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, MkeyMask, Op, QpState, QpType
 
 IOVA = 0x1234_0000_0000
@@ -38,13 +38,13 @@ def test_register_write_invalidate(node, qps, source, target):
     left, right = qps
     key = FastRegKey(node)
     key.register(right, target, IOVA, len(DATA), variant=7)
-    settle(node)
+    node.settle()
     left.write((key.key, IOVA), source.sge())
-    settle(node)
+    node.settle()
     assert good(left)
     assert read_pages(node, target)[: len(DATA)] == DATA
     key.invalidate(right)
-    settle(node)
+    node.settle()
     good(right)
     left.write((key.key, IOVA), source.sge())
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
@@ -56,14 +56,14 @@ def test_key_can_change_with_each_registration(node, qps, source, target):
     key = FastRegKey(node)
     for variant in (1, 2, 255, 0):
         key.register(right, target, IOVA, len(DATA), variant=variant)
-        settle(node)
+        node.settle()
         left.write((key.key, IOVA), source.sge(0, 64))
         key.invalidate(right)
-        settle(node)
+        node.settle()
         good(left)
         good(right)
     key.register(right, target, IOVA, len(DATA), variant=9)
-    settle(node)
+    node.settle()
     left.write((key.index << 8 | 8, IOVA), source.sge(0, 64))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
 
@@ -75,11 +75,11 @@ def test_rebinding_to_other_pages(node, qps, source, target):
     key = FastRegKey(node)
     for pages in (target, other):
         key.register(right, pages, IOVA, len(DATA), variant=1)
-        settle(node)
+        node.settle()
         left.write((key.key, IOVA), source.sge())
-        settle(node)
+        node.settle()
         key.invalidate(right)
-        settle(node)
+        node.settle()
         good(left)
     assert read_pages(node, other)[: len(DATA)] == DATA
 
@@ -91,9 +91,9 @@ def test_list_by_pointer_and_first_byte_offset(node, qps, source, target):
     start = IOVA + 100
     size = len(DATA) - 200
     key.register(right, target, start, size, variant=3, by_pointer=dma_key(node))
-    settle(node)
+    node.settle()
     left.write((key.key, start), source.sge(0, size))
-    settle(node)
+    node.settle()
     good(left)
     assert read_pages(node, target)[100 : 100 + size] == DATA[:size]
 
@@ -103,7 +103,7 @@ def test_bounds_are_the_registered_ones(node, qps, source, target, at):
     left, right = qps
     key = FastRegKey(node)
     key.register(right, target, IOVA, len(DATA), variant=1)
-    settle(node)
+    node.settle()
     left.write((key.key, IOVA + at), source.sge(0, 64))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
     assert read_pages(node, target) == bytes(len(target) * 4096)
@@ -114,7 +114,7 @@ def test_rights_are_the_registered_ones(node, qps, source, target, right):
     left, responder = qps
     key = FastRegKey(node)
     key.register(responder, target, IOVA, len(DATA), variant=1, **{right: 0})
-    settle(node)
+    node.settle()
     action = left.write if right == "rw" else left.read
     action((key.key, IOVA), source.sge(0, 64))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
@@ -125,7 +125,7 @@ def test_registered_key_serves_local_access_too(node, qps, source, target):
     key = FastRegKey(node)
     key.register(left, target, IOVA, len(DATA), variant=1)
     left.read((source.key, source.va), (len(DATA), key.index << 8 | 1, IOVA))
-    settle(node)
+    node.settle()
     good(left)
     assert read_pages(node, target)[: len(DATA)] == DATA
 
@@ -136,7 +136,7 @@ def test_local_invalidate_is_idempotent(node, qps, target):
     key.register(left, target, IOVA, len(DATA), variant=1)
     key.invalidate(left)
     key.invalidate(left)
-    settle(node)
+    node.settle()
     assert len(good(left)) == 3
 
 
@@ -157,11 +157,11 @@ def test_incoming_send_with_invalidate(node, qps, source, target):
     inbox = node.region(256)
     key = FastRegKey(node)
     key.register(right, target, IOVA, len(DATA), variant=5)
-    settle(node)
+    node.settle()
     right.post_recv(inbox.sge())
     good(right)
     left.send(source.sge(0, 64), inv_rkey=key.key)
-    settle(node)
+    node.settle()
     good(left)
     (received,) = good(right)
     assert received.opcode == CqeOpcode.RESP_SEND_INV
@@ -183,12 +183,12 @@ def test_send_with_invalidate_of_a_key_that_does_not_allow_it(node, qps, source,
         key.register(right, target, IOVA, len(DATA), variant=5, en_rinval=allowed)
     if reason == "invalidated":
         key.invalidate(right)
-    settle(node)
+    node.settle()
     good(right)
     right.post_recv(inbox.sge())
     rkey = {"variant": key.key ^ 1, "no key": 0xABCDE00}.get(reason, key.key)
     left.send(source.sge(0, 64), inv_rkey=rkey)
-    settle(node)
+    node.settle()
     assert not left.cq.drain(), "there is no answer, not even a NAK"
     (received,) = right.cq.drain()[:1]
     assert received.opcode == CqeOpcode.RESP_ERR
@@ -215,16 +215,16 @@ def test_arbitrary_scatter_list(node, qps, source):
     total = sum(size for size, _ in pieces)
     start = pieces[0][1]
     key.register(right, [(size, lkey, at) for size, at in pieces], start, total, variant=1)
-    settle(node)
+    node.settle()
     left.write((key.key, start), source.sge(0, total))
-    settle(node)
+    node.settle()
     good(left)
     done = 0
     for size, at in pieces[:2]:
         assert node.memory.read(at, size) == DATA[done : done + size]
         done += size
     left.read((key.key, start + 1), source.sge(4096, 300))
-    settle(node)
+    node.settle()
     good(left)
     assert source.read(4096, 300) == node.memory.read(base + 5, 300)
 
@@ -239,7 +239,7 @@ def test_a_process_registers_keys_and_no_physical_addresses(node, mode):
     if mode == AccessMode.MTT:
         assert failure(ends[0]) == CqeSyndrome.MW_BIND_ERR
     else:
-        settle(node)
+        node.settle()
         good(ends[0])
     assert node.hca.mkeys.get(key.index).free == (mode == AccessMode.MTT)
 
@@ -259,9 +259,9 @@ def test_padding_beyond_the_key_is_tolerated(node, qps, source, target):
     left, right = qps
     key = FastRegKey(node, translations_octword_size=1)
     key.register(right, target[:1], IOVA, 4096, variant=1)
-    settle(node)
+    node.settle()
     left.write((key.key, IOVA), source.sge(0, 4096))
-    settle(node)
+    node.settle()
     assert good(left)
 
 
@@ -295,19 +295,19 @@ def test_any_order_of_writes_or_reads(node, driver, qps, source, target, name):
     key = FastRegKey(node)
     for is_on in (1, 0):
         umr(right, key.key, flags=0, mask=MkeyMask[name.upper()] | FREE, free=1, **{name: is_on})
-        settle(node)
+        node.settle()
         assert good(right)
         context = driver.must(Op.QUERY_MKEY, mkey_index=key.index).memory_key_mkey_entry
         assert getattr(context, name) == is_on
         key.register(right, target, IOVA, len(DATA), variant=1)
-        settle(node)
+        node.settle()
         left.write((key.key, IOVA), source.sge())
         left.read((key.key, IOVA), source.sge())
-        settle(node)
+        node.settle()
         assert good(left)
         assert read_pages(node, target)[: len(DATA)] == DATA
         key.invalidate(right)
-        settle(node)
+        node.settle()
         good(right)
 
 
@@ -336,11 +336,11 @@ def test_umr_queue_pair_moves_keys_between_domains(node, driver, source, target)
     driver.must(Op.RTR2RTS_QP, qpn=qp.qpn, qpc={})
     key = FastRegKey(node, pd=umr_pd)
     umr(qp, key.key, flags=0x20, mask=1 << 7 | FREE, pd=node.pdn, free=0)
-    settle(node)
+    node.settle()
     good(qp)
     assert node.hca.mkeys.get(key.index).pd.handle == node.pdn
     umr(qp, key.key, flags=0, mask=1 << 7 | FREE, pd=umr_pd, free=1)
-    settle(node)
+    node.settle()
     good(qp)
     driver.must(Op.DESTROY_MKEY, mkey_index=key.index)
     driver.must(Op.DEALLOC_PD, pd=umr_pd)
@@ -351,7 +351,7 @@ def test_loop_of_keys_ends(node, qps, source):
     left, right = qps
     key = FastRegKey(node, mode=AccessMode.KLMS)
     key.register(right, [(4096, key.index << 8 | 1, IOVA)], IOVA, 4096, variant=1)
-    settle(node)
+    node.settle()
     good(right)
     left.write((key.key, IOVA), source.sge(0, 64))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR

@@ -22,7 +22,7 @@ from emu.driver.keys.umr import (
 )
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
-from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.verbs.outcomes import failure, good
 from layouts.enums import AccessMode, CqeSyndrome, EventType, QpState, QpType
 
 pytestmark = pytest.mark.hostile
@@ -95,7 +95,7 @@ def test_key_without_a_list_changes_nevertheless(node, qps):
     left, _ = qps
     key = FastRegKey(node, 0, AccessMode.PA)
     umr(left, key.key, flags=0, mask=LEN, len=SIZE)
-    settle(node)
+    node.settle()
     good(left)
     assert node.hca.mkeys.get(key.index).ctx.len == SIZE
 
@@ -104,7 +104,7 @@ def test_domain_that_the_key_has_already(node, qps, key):
     """Naming it moves nothing; another one is for the driver's own queue pair to name."""
     left, _ = qps
     umr(left, key.key, flags=0, mask=PD, pd=node.pdn)
-    settle(node)
+    node.settle()
     good(left)
     before = state_of(node, key)
     umr(left, key.key, flags=0, mask=PD, pd=node.driver.alloc_pd())
@@ -117,7 +117,7 @@ def test_driver_moves_a_key_to_a_domain_that_there_is(node, key):
     qp.init().to_rtr().to_rts()
     other = node.driver.alloc_pd()
     umr(qp, key.key, flags=0, mask=PD, pd=other)
-    settle(node)
+    node.settle()
     good(qp)
     assert node.hca.mkeys.get(key.index).pd.handle == other
     before = state_of(node, key)
@@ -169,7 +169,7 @@ def chain(node, qp, below, depth):
         link = FastRegKey(node, entries=4, mode=mode)
         link.register(qp, [(SIZE, key, va)], IOVA, SIZE, variant=1, log_page_size=12)
         key, va = link.key, IOVA
-    settle(node)
+    node.settle()
     good(qp)
     return key
 
@@ -179,7 +179,7 @@ def test_lists_as_deep_as_advertised_and_no_deeper(node, qps, source):
     most = node.driver.caps.max_indirection
     target = node.region(SIZE, va=IOVA)
     left.write((chain(node, right, (target.key, IOVA), most), IOVA), source.sge())
-    settle(node)
+    node.settle()
     good(left)
     assert target.read() == source.read()
     left.write((chain(node, right, (target.key, IOVA), most + 1), IOVA), source.sge())
@@ -194,7 +194,7 @@ def test_keys_in_a_circle(node, qps, source, length):
     for number, key in enumerate(keys):
         following = keys[(number + 1) % length]
         key.register(right, [(SIZE, following.index << 8 | 1, IOVA)], IOVA, SIZE, variant=1)
-    settle(node)
+    node.settle()
     good(right)
     node.events()
     left.write((keys[0].key, IOVA), source.sge())
@@ -212,10 +212,10 @@ def test_wide_and_deep_is_bounded(node, qps, source):
         pieces = [(1, key, va)] * 1024
         link.register(right, pieces, IOVA, 1024, variant=1, by_pointer=dma_key(node))
         key, va = link.key, IOVA
-    settle(node)
+    node.settle()
     good(right)
     left.write((key, IOVA), source.sge(0, 1024))
-    settle(node)
+    node.settle()
     good(left)
 
 
@@ -225,7 +225,7 @@ def test_entry_that_runs_over_the_end_of_all_addresses(node, qps, source, va):
     everything = node.driver.create_mkey(node.pdn, rr=1, rw=1) << 8
     key = FastRegKey(node, entries=4, mode=AccessMode.KLMS)
     key.register(right, [(SIZE * 2, everything, va)], IOVA, SIZE * 2, variant=1)
-    settle(node)
+    node.settle()
     good(right)
     left.write((key.key, IOVA), source.sge())
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
@@ -256,7 +256,7 @@ def test_window_over_a_region_that_does_not_allow_it(node, qps, source, kind, wr
     if wrong in ("key", "tag"):
         region.key ^= 0x100000 if wrong == "key" else 1
     window.bind(right, region, 0, SIZE)
-    settle(node)
+    node.settle()
     good(right)
     left.write((window.key, IOVA), source.sge())
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
@@ -291,12 +291,12 @@ class TestType2A:
         region = node.region(SIZE, va=IOVA)
         window = MemoryWindow(node, 2)
         window.bind(qps[1], region, 0, SIZE, qpn=channel.receiver.qpn)
-        settle(node)
+        node.settle()
         good(qps[1])
         node.hca.srqs.get(channel.srqn).pd = node.hca.pds.get(node.driver.alloc_pd())
         channel.sender.write((window.key, IOVA), source.sge(), xrc_srqn=channel.srqn)
         if options.windows_2a:
-            settle(node)
+            node.settle()
             good(channel.sender)
             assert region.read() == source.read()
         else:
@@ -309,6 +309,6 @@ class TestType2A:
         region = node.region(SIZE, va=IOVA)
         window = MemoryWindow(node, 2)
         window.bind(right, region, 0, SIZE)
-        settle(node)
+        node.settle()
         others[0].write((window.key, IOVA), source.sge())
         assert failure(others[0]) == CqeSyndrome.REMOTE_ACCESS_ERR

@@ -7,7 +7,7 @@ import pytest
 from emu.driver.command.words import pack64
 from emu.driver.keys.by_command import dma_key, indirect_key
 from emu.driver.keys.umr import LEN, MTT_ALL, OFFSET, PAGE_SIZE, PAGE_SIZE_5, FastRegKey, umr
-from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.verbs.outcomes import failure, good
 from layouts.enums import AccessMode, CqeSyndrome, Op, QpState
 from layouts.rings.wqe import KLM
 
@@ -39,7 +39,7 @@ class TestEntriesOfEqualLength:
             start_addr=start, log_page_size=31,
         )  # fmt: skip
         qps[0].read((key, start + 0x123), room.sge(0, 100))
-        settle(node)
+        node.settle()
         good(qps[0])
         assert room.read(0, 100) == TEXT[0x123 : 0x123 + 100]
 
@@ -52,7 +52,7 @@ class TestEntriesOfEqualLength:
         word = int.from_bytes(TEXT[0x40:0x48], "little")
         operands = (1,) if operation == "fetch_add" else (word, word + 1)
         getattr(qps[0], operation)((key, VA + 0x780 + 0x40), room.sge(0, 8), *operands)
-        settle(node)
+        node.settle()
         good(qps[0])
         changed = (word + 1).to_bytes(8, "little")
         assert region.read() == TEXT[:0x40] + changed + TEXT[0x48:]
@@ -65,7 +65,7 @@ class TestEntriesOfEqualLength:
             node, AccessMode.KSM, pages, region.size, start_addr=start, log_page_size=12
         )
         qps[0].write((key, start + PAGE - 5), room.sge(0, PAGE + 10))
-        settle(node)
+        node.settle()
         good(qps[0])
         assert region.read(3 * PAGE) == TEXT[3 * PAGE : -5] + bytes(5)
         assert region.read(2 * PAGE, PAGE) == bytes(PAGE)
@@ -82,10 +82,10 @@ class TestEntriesOfEqualLength:
             key = indirect_key(node, AccessMode.KSM, entries, 2 * PAGE, log_page_size=12, umr_en=1)
             mask = PAGE_SIZE | PAGE_SIZE_5 | LEN
             umr(qps[1], key, flags=0, mask=mask, log_page_size=34, len=1 << 35)
-            settle(node)
+            node.settle()
             good(qps[1])
         qps[0].read((key, (1 << 34) + 0x123), room.sge(0, 100))
-        settle(node)
+        node.settle()
         good(qps[0])
         assert room.read(0, 100) == TEXT[0x123 : 0x123 + 100]
 
@@ -95,7 +95,7 @@ class TestEntriesOfEqualLength:
             node, AccessMode.KSM, [(0, region.key, VA)], 2 * PAGE, start_addr=1, log_page_size=12
         )
         qps[0].read((key, 1), room.sge(0, PAGE))
-        settle(node)
+        node.settle()
         good(qps[0])
         qps[0].read((key, 2), room.sge(0, PAGE))
         assert failure(qps[0]) == CqeSyndrome.REMOTE_ACCESS_ERR
@@ -112,7 +112,7 @@ class TestHoles:
         key.register(qps[1], [*region.pages, *others], 0, 24 * PAGE, variant=1)
         if request.param == "in use":
             qps[0].read((key.key, 0), room.sge(PAGE, 8))
-        settle(node)
+        node.settle()
         good(qps[0])
         return key
 
@@ -121,12 +121,12 @@ class TestHoles:
         """Entries 16 to 19 are given as well: the region's pages again."""
         xlt = pack64([page | MTT_ALL for page in region.pages]).ljust(64, b"\0")
         umr(qps[1], key.key, flags=OFFSET, mask=0, xlt=xlt, offset=8)
-        settle(node)
+        node.settle()
         good(qps[1])
 
     def test_what_is_behind_the_hole(self, node, qps, region, room, key):
         qps[0].write((key.key, 17 * PAGE + 3), room.sge(0, 100))
-        settle(node)
+        node.settle()
         good(qps[0])
         assert region.read() == TEXT[: PAGE + 3] + bytes(100) + TEXT[PAGE + 103 :]
 
@@ -170,14 +170,14 @@ class TestWholeAddressSpace:
         null = node.driver.must(Op.QUERY_SPECIAL_CONTEXTS).null_mkey
         absent = [(0, null, n * stride) for n in range(at, self.ENTRIES)]
         self.fill(node, qps[1], key, everything, at, absent)
-        settle(node)
+        node.settle()
         held = node.hca.ledger.accounts["mkey"]
         index = self.ENTRIES - 8
         child = [(0, region.key, VA), *absent[-7:-4]]
         xlt = b"".join(KLM.pack(*entry) for entry in child)
         umr(qps[1], key.key, flags=OFFSET, mask=0, xlt=xlt, offset=index)
         qps[0].read((key.key, index * self.GIB + 100), room.sge(0, 50))
-        settle(node)
+        node.settle()
         good(qps[0])
         assert room.read(0, 50) == TEXT[100:150]
         assert node.hca.ledger.accounts["mkey"] - held < 1 << 17
@@ -189,7 +189,7 @@ class TestWholeAddressSpace:
         ledger, mkey = node.hca.ledger, node.hca.mkeys.get(key.index)
         entries = [(0, number * number & 0xFFFFFFFF, 0) for number in range(10_000)]
         self.fill(node, qps[1], key, everything, 0, entries)
-        settle(node)
+        node.settle()
         good(qps[1])
         used = ledger.used
         assert used > 16 * 10_000
@@ -208,7 +208,7 @@ class TestWholeAddressSpace:
         xlt = pack64([page | MTT_ALL for page in region.pages]).ljust(64, b"\0")
         umr(qps[1], key.key, flags=OFFSET, mask=0, xlt=xlt, offset=(1 << 25) - 4)
         qps[0].read((key.key, ((1 << 26) - 8) * PAGE), room.sge(0, 4 * PAGE))
-        settle(node)
+        node.settle()
         good(qps[0])
         assert room.read() == TEXT
         assert node.hca.mkeys.get(key.index).pages.count == 1 << 26

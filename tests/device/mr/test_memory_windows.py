@@ -5,7 +5,7 @@ import pytest
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.umr import MemoryWindow, umr
 from emu.driver.verbs.connect import connect
-from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.verbs.outcomes import failure, good
 from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpState
 
 KLM = AccessMode.KLMS
@@ -34,10 +34,10 @@ def test_window_gives_access_to_a_part_of_a_region(node, qps, window, region, so
     """More flexible control over remote access: a window opens what the region does not."""
     left, right = qps
     window.bind(right, region, 100, 1000)
-    settle(node)
+    node.settle()
     left.write((window.key, region.va + 100), source.sge(0, 1000))
     left.read((window.key, region.va + 612), source.sge(1024, 488))
-    settle(node)
+    node.settle()
     assert good(left)
     assert region.read(100, 1000) == DATA[:1000]
     assert source.read(1024, 488) == DATA[512:1000]
@@ -49,7 +49,7 @@ def test_window_gives_access_to_a_part_of_a_region(node, qps, window, region, so
 def test_window_ends_where_it_was_bound(node, qps, window, region, source, at, length):
     left, right = qps
     window.bind(right, region, 100, 1000)
-    settle(node)
+    node.settle()
     left.write((window.key, region.va + at), source.sge(0, length))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
     assert region.read() == bytes(region.size)
@@ -59,7 +59,7 @@ def test_window_ends_where_it_was_bound(node, qps, window, region, source, at, l
 def test_window_has_its_own_rights(node, qps, window, region, source, right):
     left, responder = qps
     window.bind(responder, region, 0, 64, **{right: 0})
-    settle(node)
+    node.settle()
     action = left.write if right == "rw" else left.read
     action((window.key, region.va), source.sge(0, 64))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
@@ -73,13 +73,13 @@ def test_allocated_once_and_bound_again_and_again(node, qps, window, region, sou
         at = turn * 16 % 4096
         window.bind(right, region, at, 16)
         left.write((window.key, region.va + at), source.sge(turn % 64, 16))
-        settle(node)
+        node.settle()
         good(left)
         good(right)
         assert region.read(at, 16) == DATA[turn % 64 :][:16]
         if window.kind == 2:
             window.unbind(right)
-            settle(node)
+            node.settle()
             good(right)
         keys.append(window.key)
     assert len(set(keys[:100])) == 100
@@ -92,7 +92,7 @@ def test_old_key_is_stale_after_the_next_bind(node, qps, window, region, source)
     if window.kind == 2:
         window.unbind(right)
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     left.write((stale, region.va), source.sge(0, 64))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
 
@@ -104,9 +104,9 @@ def test_type_1_is_associated_with_the_domain_only(node, qps, region, source):
     connect(*others)
     window = MemoryWindow(node, 1)
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     others[0].write((window.key, region.va), source.sge(0, 64))
-    settle(node)
+    node.settle()
     assert good(others[0])
 
 
@@ -117,7 +117,7 @@ def test_type_2b_is_associated_with_domain_and_queue_pair(node, qps, region, sou
     connect(*others)
     window = MemoryWindow(node, 2)
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     others[0].write((window.key, region.va), source.sge(0, 64))
     assert failure(others[0]) == CqeSyndrome.REMOTE_ACCESS_ERR
     assert region.read() == bytes(region.size)
@@ -136,7 +136,7 @@ def test_type_2_is_unbound_only_by_its_queue_pair(node, qps, region):
     left, right = qps
     window = MemoryWindow(node, 2)
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     window.unbind(left)
     assert failure(left) == CqeSyndrome.MW_BIND_ERR
     assert not node.hca.mkeys.get(window.index).free
@@ -154,10 +154,10 @@ def test_key_of_any_queue_pair_is_invalidated_like_a_window(node, qps, region):
     _, right = qps
     window = MemoryWindow(node, 1)
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     window.kind = 2
     window.unbind(right)
-    settle(node)
+    node.settle()
     assert node.hca.mkeys.get(window.index).free
     window.unbind(right)
     assert failure(right) == CqeSyndrome.MW_BIND_ERR
@@ -166,10 +166,10 @@ def test_key_of_any_queue_pair_is_invalidated_like_a_window(node, qps, region):
 def test_unbound_window_is_closed(node, qps, window, region, source):
     left, right = qps
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     old = window.key
     window.unbind(right)
-    settle(node)
+    node.settle()
     good(right)
     left.write((old, region.va), source.sge(0, 64))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
@@ -180,11 +180,11 @@ def test_remote_invalidation_of_a_type_2_window(node, qps, region, source):
     inbox = node.region(64)
     window = MemoryWindow(node, 2)
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     good(right)
     right.post_recv(inbox.sge())
     left.send(source.sge(0, 8), inv_rkey=window.key)
-    settle(node)
+    node.settle()
     good(left)
     assert good(right)[0].immediate == window.key
     assert node.hca.mkeys.get(window.index).free
@@ -194,10 +194,10 @@ def test_type_1_window_is_not_open_to_remote_invalidation(node, qps, region, sou
     left, right = qps
     window = MemoryWindow(node, 1)
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     right.post_recv(node.region(64).sge())
     left.send(source.sge(0, 8), inv_rkey=window.key)
-    settle(node)
+    node.settle()
     assert right.cq.drain()[-1].syndrome == CqeSyndrome.LOCAL_ACCESS_ERR
     assert not left.cq.drain()
     assert not node.hca.mkeys.get(window.index).free
@@ -206,9 +206,9 @@ def test_type_1_window_is_not_open_to_remote_invalidation(node, qps, region, sou
 def test_zero_based_window(node, qps, window, region, source):
     left, right = qps
     window.bind(right, region, 512, 256, start=0)
-    settle(node)
+    node.settle()
     left.write((window.key, 0), source.sge(0, 256))
-    settle(node)
+    node.settle()
     good(left)
     assert region.read(512, 256) == DATA[:256]
     left.write((window.key, region.va + 512), source.sge(0, 8))
@@ -223,10 +223,10 @@ def test_access_is_checked_at_the_region_under_the_window(node, qps, window, sou
     if wrong == "no region":
         node.driver.must(Op.DESTROY_MKEY, mkey_index=region.index)
     window.bind(right, region, 0, 8192 if wrong == "beyond the region" else 4096)
-    settle(node)
+    node.settle()
     left.write((window.key, region.va), source.sge(0, 64))
     if wrong == "beyond the region":
-        settle(node)
+        node.settle()
         good(left)
         left.write((window.key, region.va + 4090), source.sge(0, 64))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
@@ -236,7 +236,7 @@ def test_window_of_a_region_that_is_gone_is_closed(node, qps, window, region, so
     """The region may be deregistered with windows bound; the driver does not look."""
     left, right = qps
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     node.driver.must(Op.DESTROY_MKEY, mkey_index=region.index)
     left.write((window.key, region.va), source.sge(0, 64))
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
@@ -245,7 +245,7 @@ def test_window_of_a_region_that_is_gone_is_closed(node, qps, window, region, so
 def test_bound_window_can_be_freed(node, qps, window, region):
     _, right = qps
     window.bind(right, region, 0, 64)
-    settle(node)
+    node.settle()
     window.free()
     assert node.hca.mkeys.get(window.index) is None
 
@@ -266,7 +266,7 @@ class TestNumberUsedAgain:
         old = qps[1]
         bound = MemoryWindow(node, 2)
         bound.bind(old, region, 0, 64)
-        settle(node)
+        node.settle()
         made = indirect_key(node, KLM, [(64, region.key, region.va)], 64, qpn=old.qpn)
         old.destroy()
         cq = node.completion_queue()
@@ -292,7 +292,7 @@ class TestNumberUsedAgain:
         left, right, bound, _ = reborn
         right.post_recv()
         left.send(b"", inv_rkey=bound.key)
-        settle(node)
+        node.settle()
         assert right.cq.drain()[0].syndrome == CqeSyndrome.LOCAL_ACCESS_ERR
         assert not node.hca.mkeys.get(bound.index).free
 
@@ -302,6 +302,6 @@ class TestNumberUsedAgain:
         umr(right, bound.key, flags=0, mask=int(MkeyMask.FREE), free=1)
         bound.bind(right, region, 0, 64)
         left.write((bound.key, region.va), source.sge(0, 8))
-        settle(node)
+        node.settle()
         assert good(left)
         assert region.read(0, 8) == DATA[:8]

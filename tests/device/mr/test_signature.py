@@ -24,7 +24,7 @@ from emu.driver.keys.signatures import (
 )
 from emu.driver.keys.umr import pad64, umr
 from emu.driver.verbs.connect import connect
-from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.verbs.outcomes import failure, good
 from emu.driver.verbs.segments import FENCE
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState
 from layouts.rings.wqe import KLM, SET_PSV, WQEBB
@@ -72,7 +72,7 @@ def key(ends):
 
 def run(ends):
     for end in ends:
-        settle(end)
+        end.settle()
 
 
 FORMS = {
@@ -585,7 +585,7 @@ def test_signatures_are_turned_off_again(ends, sides, key, store, far):
     both(left, key, store, 520, mem=Dif(), check=0)
     stored = ends[0].hca.mkeys.get(key.index)
     umr(left, key.key, flags=0, mask=BSF_EN, bsf_en=0)
-    settle(ends[0])
+    ends[0].settle()
     good(left)
     assert stored.signature is None
     store.write(bytes(range(256)) * 3)

@@ -6,7 +6,7 @@ import pytest
 
 from emu.device.models import LINKS, MODELS
 from emu.driver.verbs.connect import connect
-from emu.driver.verbs.outcomes import good, settle
+from emu.driver.verbs.outcomes import good
 from layouts.enums import CqeOpcode, Op, QpState, Status
 
 PAGE, NO_DBR, WITH_DBR = 4096, 0x600, 0x800
@@ -31,7 +31,7 @@ def sides(node):
 def doorbell(qp, index, ds=2, at=NO_DBR, length=8):
     data = struct.pack(">II", index << 8 | SEND, qp.qpn << 8 | ds)[:length]
     qp.node.driver.bar.write(qp.node.driver.uar * PAGE + at, data)
-    settle(qp.node)
+    qp.node.settle()
 
 
 def post(node, qp, count):
@@ -42,7 +42,7 @@ def post(node, qp, count):
 def test_the_doorbell_alone_counts(node, sides):
     left, right = sides
     first, second, _ = post(node, left, 3)
-    settle(node)
+    node.settle()
     doorbell(left, first)
     assert len(good(right)) == 1
     doorbell(left, second)
@@ -69,7 +69,7 @@ def test_a_queue_with_a_record_is_not_told_so(node):
     doorbell(left, first)
     assert not good(right)
     left.ring()
-    settle(node)
+    node.settle()
     assert len(good(right)) == 1
 
 
@@ -88,7 +88,7 @@ def test_reset_begins_at_0(node, sides):
     right.to_reset()
     connect(left, right)
     right.post_recv(node.region(64).sge())
-    settle(node)
+    node.settle()
     right.cq.drain()
     (first,) = post(node, left, 1)
     assert first == 0
@@ -98,7 +98,7 @@ def test_reset_begins_at_0(node, sides):
 
 def test_no_number(node):
     node.driver.bar.write(node.driver.uar * PAGE + NO_DBR, struct.pack(">II", SEND, 0x999902))
-    settle(node)
+    node.settle()
 
 
 @pytest.mark.parametrize(("name", "mode"), [("connectx7", NO_DBR_INT), ("connectx7", 3)])

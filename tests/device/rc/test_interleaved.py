@@ -3,7 +3,7 @@
 import pytest
 
 from emu.driver.keys.umr import FastRegKey
-from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.verbs.outcomes import failure, good
 from layouts.enums import AccessMode, CqeSyndrome
 from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
@@ -35,7 +35,7 @@ def block(repeat, *entries, cycle=None, count=None):
 def open_key(node, qp, entries, length, room=8):
     key = FastRegKey(node, entries=room, mode=AccessMode.KLMS)
     key.register(qp, entries, IOVA, length, variant=1)
-    settle(node)
+    node.settle()
     good(qp)
     return key
 
@@ -46,7 +46,7 @@ def test_two_strided_ranges_take_turns(node, qps, source, area):
     entries = block(3, (8, 2, area.key, area.va), (8, 2, area.key, area.va + 64))
     key = open_key(node, right, entries, 48)
     left.write((key.key, IOVA), source.sge(0, 48))
-    settle(node)
+    node.settle()
     good(left)
     for turn in range(3):
         assert area.read(10 * turn, 8) == DATA[16 * turn :][:8]
@@ -66,7 +66,7 @@ def test_any_part_of_it_is_found(node, qps, source, area, at, size):
         for base in (0, 64)
     )
     left.read((key.key, IOVA + at), source.sge(0, size))
-    settle(node)
+    node.settle()
     good(left)
     assert source.read(0, size) == whole[at : at + size]
 
@@ -80,7 +80,7 @@ def test_plain_ranges_around_a_block(node, qps, source, area):
     ]
     key = open_key(node, right, entries, 12)
     left.write((key.key, IOVA), source.sge(0, 12))
-    settle(node)
+    node.settle()
     good(left)
     assert area.read(0, 4) == DATA[:4]
     assert area.read(16, 2) + area.read(24, 2) == DATA[4:8]
@@ -122,9 +122,9 @@ def test_list_is_laid_out_again_after_an_update(node, qps, source, area):
         entries = block(2, (4, 4, area.key, area.va + at))
         key.register(right, entries, IOVA, 8, variant=1)
         left.write((key.key, IOVA), source.sge(0, 8))
-        settle(node)
+        node.settle()
         key.invalidate(right)
-        settle(node)
+        node.settle()
         good(left)
         good(right)
         assert area.read(at, 4) + area.read(at + 8, 4) == DATA[:8]

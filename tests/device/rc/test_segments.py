@@ -15,7 +15,7 @@ from emu.driver.keys.signatures import CRC64, Crc, Dif, SignatureKey
 from emu.driver.keys.umr import FastRegKey
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
-from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.verbs.outcomes import failure, good
 from emu.driver.world.memory import Memory
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType
 from layouts.rings.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
@@ -187,7 +187,7 @@ class TestInTurns:
         stops_after(channel.left, 1)
         assert not channel.sender.cq.drain()
         assert other.sent()
-        settle(channel.left)
+        channel.left.settle()
         assert channel.sent()
 
     def test_rounds(self, channel, source, target):
@@ -217,7 +217,7 @@ class TestInTurns:
         channel.send(source.sge())
         stops_after(channel.left, 1)
         getattr(getattr(channel, side), what)()
-        settle(channel.left)
+        channel.left.settle()
         assert not [found for found in channel.recv_cq.drain() if found.opcode < CqeOpcode.REQ_ERR]
         if side == "sender" and what == "to_error":
             assert failure(channel.sender) == CqeSyndrome.WR_FLUSH_ERR
@@ -254,11 +254,11 @@ class TestInTurns:
         channel.send(source.sge())
         stops_after(channel.left, 1)
         channel.sender.to_reset()
-        settle(channel.left)
+        channel.left.settle()
         sender, receiver = channel.sender, channel.receiver
         sender.init().to_rtr(receiver.node.lid, receiver.qpn).to_rts(0x10)
         channel.send(source.sge(0, 100))
-        settle(channel.left)
+        channel.left.settle()
         assert channel.sent()
         (received,) = channel.received()
         assert received.byte_cnt == 100
@@ -275,11 +275,11 @@ class TestInTurns:
         channel.send(source.sge())
         stops_after(channel.left, 1)
         channel.sender.to_reset()
-        settle(channel.left)
+        channel.left.settle()
         sender, receiver = channel.sender, channel.receiver
         sender.init().to_rtr(receiver.node.lid, receiver.qpn).to_rts(0x10)
         channel.sender.send(source.sge(LONG - 100, 100), xrc_srqn=other.srqn)
-        settle(channel.left)
+        channel.left.settle()
         assert channel.sent()
         assert place.read() == text[-100:]
         assert target.read(0, 100) == text[:100]
@@ -317,7 +317,7 @@ class TestPaging:
         assert event.committed == 4 * MIB
         absent.bring_in(missing)
         pager.must_resume(event)
-        settle(node)
+        node.settle()
         good(qps[0])
         assert goal.read() == text
 
@@ -416,7 +416,7 @@ class TestOfOnePacket:
 
         def post(target, imm=7):
             qps[0].write((target.key, target.va), (self.SIZE, key, 0), imm=imm)
-            settle(node)
+            node.settle()
 
         return post
 
@@ -432,7 +432,7 @@ class TestOfOnePacket:
         assert not any(target.read())
         qps[1].post_recv()
         clock.advance(RNR_NAK_NS[1])
-        settle(node)
+        node.settle()
         good(qps[0])
         good(qps[1])
         found = node.driver.must(Op.QUERY_Q_COUNTER, counter_set_id=number)
@@ -462,7 +462,7 @@ class TestOfOnePacket:
         event = pager.fault()
         absent.bring_in()
         pager.must_resume(event)
-        settle(node)
+        node.settle()
         good(qps[0])
         good(qps[1])
         assert absent.read() == b"dt" * (self.SIZE // 2)
@@ -473,7 +473,7 @@ class TestOfOnePacket:
         write(absent)
         pager.fault()
         qps[1].to_error()
-        settle(node)
+        node.settle()
         (flushed,) = qps[1].cq.drain()
         assert flushed.syndrome == CqeSyndrome.WR_FLUSH_ERR
 

@@ -2,15 +2,13 @@
 
 import pytest
 
-from emu.driver.verbs.outcomes import settle
-
 pytestmark = pytest.mark.hostile
 
 
 def test_traffic_is_traced(observers, node, qps):
     qps[1].post_recv()
     qps[0].send()
-    settle(node)
+    node.settle()
     assert len(qps[1].cq.drain()) == 1
     assert (node.function.tracer is None) == (observers is None)
     assert observers is None or observers.sink.count > 10

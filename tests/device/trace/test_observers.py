@@ -21,7 +21,6 @@ from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
-from emu.driver.verbs.outcomes import settle
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, CqeSyndrome, EventType, Op, Opcode, QpType, Status
 from layouts.rings.wqe import CTRL, DS, EXTENDED_ATOMIC, WQEBB
@@ -71,7 +70,7 @@ def test_a_request_without_a_length_fails_alone(node, qps, function, events, opc
     qps[0].sent += 1
     node.memory.write(qps[0].record + 4, (1).to_bytes(4, "big"))
     qps[0].ring()
-    settle(node)
+    node.settle()
     (failed,) = qps[0].cq.drain()
     assert failed.syndrome == CqeSyndrome.LOCAL_QP_OP_ERR
     (request,) = events.of(TracePoint.WQE)
@@ -82,7 +81,7 @@ def test_a_request_without_a_length_fails_alone(node, qps, function, events, opc
     connect(*(fresh := (node.queue_pair(), node.queue_pair())))
     fresh[1].post_recv()
     fresh[0].send()
-    settle(node)
+    node.settle()
     assert len(fresh[0].cq.drain()) == 1
 
 
@@ -207,10 +206,10 @@ def traffic(node):
         pair[0].cq.arm()
         pair[1].post_recv()
         pair[0].send()
-        settle(node)
+        node.settle()
     assert [len(qp.cq.drain()) for qp in pair] == [3, 3]
     pair[0].send()
-    settle(node)  # no receive WQE
+    node.settle()  # no receive WQE
 
 
 @pytest.mark.parametrize("point", [p for p in POINTS if p is not TracePoint.FAULT], ids=str)

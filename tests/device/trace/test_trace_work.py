@@ -17,7 +17,6 @@ from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.keys.signatures import Crc, Dif, SignatureKey
 from emu.driver.keys.umr import INLINE, OFFSET, FastRegKey, MemoryWindow, umr
-from emu.driver.verbs.outcomes import settle
 from emu.driver.verbs.segments import data_segments
 from emu.driver.world.cable import arrive
 from firmware_cmds import TABLE
@@ -51,7 +50,7 @@ def traced(events, node, qps):
     def run(action):
         del events[:]
         action(qps)
-        settle(node)
+        node.settle()
         return [event.fields for event in events.of(TracePoint.WQE)]
 
     return run
@@ -95,7 +94,7 @@ def test_packet_of_ip_over_infiniband(events, node, region):
     vector = bytes(av.new(dqp_dct=1 << 31 | 0x77, rlid=9).buf)
     segment = (ETH.pack(int(EthChecksum.L4), 100, 0, 40 << 16)[:14] + bytes(40)).ljust(64, b"\0")
     sender.post(Opcode.LSO, vector, bytes(16), segment, *data_segments([region.sge(0, 300)]))
-    settle(node)
+    node.settle()
     (event,) = (one.fields for one in events.of(TracePoint.WQE))
     assert event["op"] == "LSO"
     assert event["av"]["rlid"] == 9
@@ -175,7 +174,7 @@ def test_datagram(node, events):
     qp.to_rtr(mtu=0, log_msg_max=0)
     qp.to_rts(0)
     qp.datagram({"dqp_dct": 5, "rlid": 1}, b"hello")
-    settle(node)
+    node.settle()
     (event,) = events.of(TracePoint.WQE)
     assert event.fields["av"]["dqp_dct"] & 0xFFFFFF == 5
     assert event.fields["data"] == [{"inline": 5}]

@@ -6,7 +6,6 @@ from emu.device.models import LINKS, MODELS
 from emu.driver.nodes.packet_wire import is_train
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
-from emu.driver.verbs.outcomes import settle
 from firmware_cmds.objects.scheduling import NIC, QUEUE_GROUP
 from firmware_cmds.objects.vport_scheduling import TSAR
 from layouts.enums import GeneralObject, Op, QpState, QpType, Status
@@ -50,7 +49,7 @@ def join(qp, *groups):
 def run(clock, ends, ms):
     for _ in range(ms):
         for end in ends:
-            settle(end)
+            end.settle()
         clock.advance(MS)
 
 
@@ -93,7 +92,7 @@ def test_paced_packets_go_alone(packet_pair, packet_wire, op):
     join(*((left, groups[0]) if op == "write" else (right, 0, groups[1])))
     source, target = (end.region(1 << 14) for end in packet_pair)
     getattr(left, op)((target.key, target.va), source.sge())
-    settle(packet_pair[0])
+    packet_pair[0].settle()
     assert len(seen) > 8
     assert not any(map(is_train, seen))
 
@@ -126,7 +125,7 @@ def test_without_the_group_all_goes(node, clock):
     for _ in range(20):
         right.post_recv(target.sge())
         left.send(source.sge())
-    settle(node)
+    node.settle()
     join(left)
     run(clock, [node], 30)
     assert len(right.cq.drain()) == 20
@@ -152,7 +151,7 @@ def test_nothing_comes_of_a_queue_pair_that_waited(node, clock):
     for _ in range(20):
         right.post_recv(target.sge())
         left.send(source.sge())
-    settle(node)
+    node.settle()
     before = len(right.cq.drain())
     assert before < 5
     left.to_reset()

@@ -29,7 +29,7 @@ from emu.driver.keys.signatures import CRC64, Crc, Dif, SignatureKey
 from emu.driver.keys.umr import START, FastRegKey, umr
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
-from emu.driver.verbs.outcomes import good, settle
+from emu.driver.verbs.outcomes import good
 from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
@@ -283,7 +283,7 @@ def test_updates_that_leave_holes(mode, is_used, data):
         rng = random.Random(data.draw(st.integers(0, 99)))
         count = min(blocks * one.step, ROOM - index)
         one.write(pair[0], index, [rng.choice([None, *range(6)]) for _ in range(count)])
-        settle(node)
+        node.settle()
         good(pair[0])
         if is_used:
             check_all(node, one)
@@ -341,7 +341,7 @@ def test_signatures(data):
     ranges = [store.sge(at + gap, end - at) for (at, end), gap in zip(parts, gaps)]
     key = SignatureKey(node).configure(pair[0], ranges, mem=mem, wire=wire)
     umr(pair[0], key.key, flags=0, mask=START, start_addr=start)
-    settle(node)
+    node.settle()
     good(pair[0])
 
     for (at, end), gap in zip(parts, gaps):
