@@ -12,9 +12,7 @@ from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import END_OF_LIST, Sge
 from layouts.enums import Op
 from layouts.eth_enums import RqState, WqType
-from layouts.rings.eth_wqe import (
-    START_PADDING,
-)
+from layouts.rings.eth_wqe import START_PADDING
 from layouts.rings.wqe import DATA, NEXT
 
 if TYPE_CHECKING:

@@ -11,12 +11,7 @@ from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import SIGNALED, Sge, inline
 from layouts.enums import Op, Opcode
 from layouts.eth_enums import SqState
-from layouts.rings.eth_wqe import (
-    ETH,
-    INLINE_HDR_START,
-    INSERT_SVLAN,
-    INSERT_VLAN,
-)
+from layouts.rings.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN
 from layouts.rings.wqe import CTRL, DATA, DS, WQEBB
 
 if TYPE_CHECKING:

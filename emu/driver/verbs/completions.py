@@ -10,14 +10,7 @@ from emu.driver.command.words import pack64, unpack64
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import PAGE
 from layouts.enums import CqeOpcode, EventType, Op
-from layouts.rings.cqe import (
-    SCATTER_32,
-    SCATTER_32_BYTES,
-    SCATTER_64,
-    cqe64,
-    err_cqe,
-    sig_err_cqe,
-)
+from layouts.rings.cqe import SCATTER_32, SCATTER_32_BYTES, SCATTER_64, cqe64, err_cqe, sig_err_cqe
 from layouts.rings.eqe import eqe_comp
 
 CQE_BYTES = 64

@@ -17,14 +17,7 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
 from emu.guests.guest import console
 from emu.guests.guest.console_log import ConsoleLog
-from emu.guests.guest.process import (
-    ChildListener,
-    how_ended,
-    stop,
-    stop_group,
-    tied,
-    work_seconds,
-)
+from emu.guests.guest.process import ChildListener, how_ended, stop, stop_group, tied, work_seconds
 from emu.guests.guest.saved_boot import FROM_THE_START, beginning, resume
 from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.watch import CANNOT_RUN, StayCallbacks, Watch

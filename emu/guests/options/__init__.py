@@ -8,13 +8,7 @@ from it.
 
 from emu.guests.options.declare import Option
 from emu.guests.options.devices import DEFAULT_DEVICE
-from emu.guests.options.guest import (
-    GuestOptions,
-    OptionError,
-    option_named,
-    options,
-    server_words,
-)
+from emu.guests.options.guest import GuestOptions, OptionError, option_named, options, server_words
 from emu.guests.options.uses import Use
 
 __all__ = [

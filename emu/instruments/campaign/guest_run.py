@@ -21,20 +21,9 @@ from emu.guests.share import (
     why_foreign,
 )
 from emu.guests.workdir import work_directory
-from emu.instruments.campaign.description import (
-    MAX_RECORD,
-    Description,
-    PeerPart,
-    RunResult,
-)
+from emu.instruments.campaign.description import MAX_RECORD, Description, PeerPart, RunResult
 from emu.instruments.campaign.observer import Observer
-from emu.instruments.campaign.peer import (
-    ADDRESS,
-    PEER_ADDRESS,
-    PeerGuest,
-    environment,
-    fabric_of,
-)
+from emu.instruments.campaign.peer import ADDRESS, PEER_ADDRESS, PeerGuest, environment, fabric_of
 from emu.instruments.campaign.traced import fault_ns, since_fault
 from emu.instruments.campaign.trial import RunTrial, result_of
 from emu.instruments.outcome import (

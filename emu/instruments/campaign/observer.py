@@ -11,12 +11,7 @@ from typing import Any
 from emu.guests import Guest, GuestError
 from emu.guests.channel import frames
 from emu.host.printable import one_line, printable
-from emu.instruments.campaign.description import (
-    MAX_ERRORS,
-    MAX_THREADS,
-    MAX_WAITING,
-    Observed,
-)
+from emu.instruments.campaign.description import MAX_ERRORS, MAX_THREADS, MAX_WAITING, Observed
 from emu.instruments.outcome import settled
 from emu.server.control import Client
 from emu.server.control.client import ControlError

@@ -14,13 +14,7 @@ from emu.device.port.ib import sma
 from emu.device.port.ib.endport import EndPort
 from layouts.enums import PhysState, PortState
 from layouts.wire.bth import MULTICAST_LID
-from layouts.wire.mads import (
-    SmpAttr,
-    SmState,
-    linear_forw_table,
-    sm_info,
-    switch_info,
-)
+from layouts.wire.mads import SmpAttr, SmState, linear_forw_table, sm_info, switch_info
 
 if TYPE_CHECKING:
     from layouts.wire.mads import smp
