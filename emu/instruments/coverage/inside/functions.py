@@ -27,6 +27,7 @@ from emu.instruments.coverage.inside.modules import (
     PROBE_SCRIPT,
     CoverageError,
     base,
+    check,
     check_unloaded,
     directory,
     in_order,
@@ -166,9 +167,7 @@ def load(module: str) -> set[str]:
     with (TRACING / "set_ftrace_filter").open("a") as file:
         file.write(f":mod:{module}\n")
     (TRACING / "current_tracer").write_text("function")
-    done = run("modprobe", module)
-    if done.returncode:
-        raise CoverageError(done.stderr.strip().partition("\n")[0])
+    check(run("modprobe", module))
     if any(map(_lost, TRACING.glob("per_cpu/cpu*/stats"))):
         raise CoverageError(f"ftrace lost events while {module} was loading")
     # "  modprobe-123 [000] ..... 5.1: mlx5_init <-do_one_initcall"

@@ -58,8 +58,7 @@ def in_order(modules: list[str]) -> list[str]:
     order: list[str] = []
     for module in modules:
         done = run("modprobe", "--show-depends", module)
-        if done.returncode:
-            raise CoverageError(done.stderr.strip().partition("\n")[0])
+        check(done)
         for kind, path, *_ in map(str.split, done.stdout.splitlines()):
             if kind == "insmod":
                 order.append(path.rpartition("/")[2].partition(".")[0].replace("-", "_"))
@@ -77,6 +76,12 @@ def run(
     A failing status raises nothing. ``before`` is called in the child before exec.
     """
     return subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=before)
+
+
+def check(done: subprocess.CompletedProcess[str]) -> None:
+    """Raise CoverageError, with the first line of the program's complaint, if it failed."""
+    if done.returncode:
+        raise CoverageError(done.stderr.strip().partition("\n")[0])
 
 
 def base(module: str) -> int:

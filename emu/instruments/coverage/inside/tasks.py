@@ -23,6 +23,7 @@ from emu.instruments.coverage.inside.modules import (
     PROBE_SCRIPT,
     CoverageError,
     base,
+    check,
     check_unloaded,
     directory,
     in_order,
@@ -152,9 +153,7 @@ def load(tasks: Tasks, modules: list[str]) -> dict[str, int]:
     """
     places = {}
     for module in in_order(modules):
-        done = tasks.run("modprobe", module)
-        if done.returncode:
-            raise CoverageError(done.stderr.strip().partition("\n")[0])
+        check(tasks.run("modprobe", module))
         places[module] = base(module)
     tasks.run("sh", PROBE_SCRIPT)
     return places

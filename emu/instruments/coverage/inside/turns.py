@@ -25,7 +25,7 @@ from typing import Any
 
 from emu.instruments.coverage.inside.kcov import KCOV, KcovBuffer, enable
 from emu.instruments.coverage.inside.live import WORKS
-from emu.instruments.coverage.inside.modules import AUTOPROBE, CoverageError, tell
+from emu.instruments.coverage.inside.modules import AUTOPROBE, CoverageError, check, run, tell
 
 _WORDS = 1 << 20
 _DEVICES = Path("/sys/bus/pci/devices")
@@ -47,7 +47,7 @@ class InstrumentedTask:
     def __init__(self) -> None:
         """Load the driver and enable KCOV. Raises OSError, CoverageError."""
         AUTOPROBE.write_text("0")
-        self._load()
+        check(run("modprobe", "-a", "mlx5_core", "mlx5_ib", "ib_uverbs", "ib_ipoib"))
         self._kcov = os.open(KCOV, os.O_RDWR | os.O_CLOEXEC)
         self._buffer = KcovBuffer(self._kcov, _WORDS)
         enable(self._kcov)
@@ -62,14 +62,6 @@ class InstrumentedTask:
         self._places: set[int] = set()
         self._is_calm = True
         self._mark = ""
-
-    @staticmethod
-    def _load() -> None:
-        """Load the mlx5 and RDMA modules. Raises CoverageError with modprobe's first line."""
-        words = ["modprobe", "-a", "mlx5_core", "mlx5_ib", "ib_uverbs", "ib_ipoib"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise CoverageError(done.stderr.strip().partition("\n")[0])
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out one request of the host (a line's JSON object); return the answer.
