@@ -140,12 +140,7 @@ class RunFinding(_Value):
     @classmethod
     def of(cls, finding: Finding) -> RunFinding:
         """Return the JSON form of a finding; it has the same fields."""
-        return cls(
-            kind=finding.kind,
-            title=finding.title,
-            function=finding.function,
-            lines=finding.lines,
-        )
+        return cls.model_validate(finding, from_attributes=True)
 
 
 class Observed(_Value):

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 
 from emu.device.faults.parser import dump
 from emu.device.faults.plan import LOADING
@@ -68,11 +69,8 @@ def of_library(plan_file: Path) -> Report:
         raise UserError(f"{plan_file}: neither in a corpus nor beside a {FACTS}")
     try:
         fact = tomllib.loads(read_infile(facts_file, _MAX_FACTS).decode())[plan_file.stem]
-        title, where, kernels = (
-            str(fact["title"]),
-            str(fact["where"]),
-            list(map(str, fact["kernels"])),
-        )
+        title, where = str(fact["title"]), str(fact["where"])
+        kernels = list(map(str, fact["kernels"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"{facts_file}: no valid entry for {plan_file.stem}") from None
     plan = read_plan(plan_file)
@@ -205,10 +203,5 @@ def _frame(place: SourceLine | None, tree: Path | None) -> list[str]:
 
 def _wrapped(text: str) -> list[str]:
     """Return the text's words in lines of at most 75 columns; a longer word has its own line."""
-    lines, line = [], ""
-    for word in one_line(text, 4000).split():
-        if line and len(line) + 1 + len(word) > _WIDTH:
-            lines.append(line)
-            line = ""
-        line = f"{line} {word}" if line else word
-    return [*lines, line]
+    words = " ".join(one_line(text, 4000).split())
+    return wrap(words, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
