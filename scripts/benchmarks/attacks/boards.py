@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rig import MappedMemory
-
 from attacks.rounds import receive_all
-from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
-from emu.device.adapter.adapter import Adapter
+from attacks.watch import Watch, WatchedLoop, check_arrived, pattern, probed
+from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.adapter.board import Board
 from emu.device.engine.esw.switch import EmbeddedSwitch
 from emu.device.engine.lag.arrive import arrive
-from emu.device.function.function import Function
 from emu.device.models import LINKS, MODELS
 from emu.device.models.board_ports import MAX_PORTS, with_port
+from emu.device.models.model import Model
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
-from emu.device.state.hca import Hca, HcaOptions
-from emu.driver.command.driver import Driver
+from emu.device.state.hca import Hca
 from emu.driver.ethernet.flow_fields import to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.verbs.node import Node
-from emu.driver.world.interrupts import IrqList
 from emu.driver.world.tap_wire import TapWire
-from firmware_cmds import TABLE
 from layouts.enums import Op, PortType
 from layouts.eth_enums import FlowTableType
 
@@ -49,28 +44,21 @@ class Shared:
             )
             for number in range(1, MAX_PORTS + 1)
         ]  # fmt: skip
-        self.managers = [self._node(adapter, 0) for adapter in self.adapters]
-        self.others = [
-            self._node(adapter, 1 + number)
-            for adapter in self.adapters
-            for number in range(VPORTS)
-        ]  # fmt: skip
+        self.managers = [self._node(each.manager, each.model) for each in self.adapters]
+        vf = LINKS["connectx6dx-vf"][PortType.ETH]
+        self.others = []
+        for adapter in self.adapters:
+            for number in range(1, 1 + VPORTS):
+                vhca = adapter.add(number)
+                vhca.may_begin = True
+                self.others.append(self._node(vhca, vf))
         for node in self.others:
             receive_all(node, 1, 0)
         self._share()
 
-    def _node(self, adapter: Adapter[Hca], vport: int) -> Node:
-        memory = MappedMemory(16 << 20)
-        vhca = adapter.add(vport) if vport else adapter.manager
-        model = LINKS["connectx6dx-vf"][PortType.ETH] if vport else adapter.model
-        function = Function(
-            model, HcaOptions(guid=GUID + len(self.watch.functions)), TABLE, memory, IrqList(),
-            self.loop, None, vhca=vhca,
-        )  # fmt: skip
-        self.watch.knows(function)
-        bar = WatchedBar(self.watch.unwatched(), [function])
-        driver = Driver(bar, memory, function.interrupts)
-        return Node(function, driver.probe(is_vf=bool(vport)))
+    def _node(self, vhca: Vhca[Hca], model: Model) -> Node:
+        guid = GUID + len(self.watch.functions)
+        return Node(*probed(self.watch, model, guid, self.loop, ram=16 << 20, vhca=vhca))
 
     def _share(self) -> None:
         first, second = (node.driver for node in self.managers)
@@ -101,9 +89,7 @@ class Shared:
 
     def check(self, least: int) -> None:
         """Raise RuntimeError unless ``least`` packets have arrived at each vPort."""
-        found = min(node.hca.nic_vport.received.packets for node in self.others)
-        if found < least:
-            raise RuntimeError(f"{found} packets have arrived, not {least}")
+        check_arrived((node.function for node in self.others), least)
 
 
 @pattern(f"super-frames of {MAX_SEGMENTS} packets by a bond's second port, to all of 30 vPorts")

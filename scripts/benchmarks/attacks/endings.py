@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from attacks.guest import MIB, MILLION, Guest
+from attacks.guest import MIB, MILLION, Guest, key_fields
 from attacks.switches import Manager
 from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.models import LINKS
-from emu.driver.command.words import pack64
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import sq_fields
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.verbs.dynamic import Initiator, Target
-from emu.driver.verbs.queue_pair import QueuePair
 from firmware_cmds.objects.scheduling import E_SWITCH
 from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
 from layouts.enums import Op, PortType, QpType, TeardownProfile
@@ -44,21 +42,18 @@ def _watched(guest: Guest) -> None:
     guest.driver.bar = WatchedBar(guest.watch, [guest.function])
 
 
-def _unanswered(guest: Guest, count: int, lid: int = NOBODY) -> list[QueuePair]:
-    """Return queue pairs whose only request waits for its timeout, without an answer."""
+def _unanswered(guest: Guest, count: int) -> None:
+    """Make queue pairs whose only request waits for its timeout, without an answer."""
     node, cq = guest.node, guest.node.completion_queue(14)
     region = node.region(4096)
-    made = []
     for _ in range(count):
         qp = node.queue_pair(cq=cq, log_sq_size=0, log_rq_size=0, log_rq_stride=0)
-        qp.init().to_rtr(lid, qpn=0x1234).to_rts(ack_timeout=20)
+        qp.init().to_rtr(NOBODY, qpn=0x1234).to_rts(ack_timeout=20)
         qp.write((1, 0), region.sge(0, 64))
         node.settle()
-        made.append(qp)
     waiting = sum(1 for qp in node.hca.qps if qp.timer is not None or qp.connection is not None)
     if waiting < count:
         raise RuntimeError(f"{waiting} queue pairs wait, not {count}")
-    return made
 
 
 def _absent(guest: Guest, count: int) -> Pager:
@@ -112,8 +107,7 @@ def packets(watch: Watch) -> Iterator[None]:
     guest = _unwatched(Guest(watch, RAM, wire=PacketWire()))
     _unanswered(guest, WAITING)
     yield
-    watch.round(guest.function.reset)
-    watch.settle(guest.function)
+    watch.reset(guest.function)
 
 
 @pattern(f"a reset of a function with {RESPONDERS} responders of DC initiators")
@@ -121,8 +115,7 @@ def responders(watch: Watch) -> Iterator[None]:
     guest = _unwatched(Guest(watch, RAM))
     _responders(guest, guest)
     yield
-    watch.round(guest.function.reset)
-    watch.settle(guest.function)
+    watch.reset(guest.function)
 
 
 def _responders(guest: Guest, other: Guest) -> None:
@@ -140,8 +133,7 @@ def page_faults(watch: Watch) -> Iterator[None]:
     guest = _unwatched(Guest(watch, RAM))
     _absent(guest, PAGE_FAULTS)
     yield
-    watch.round(guest.function.reset)
-    watch.settle(guest.function)
+    watch.reset(guest.function)
 
 
 @pattern(f"DESTROY_EQ of the queue that {PAGE_FAULTS} page faults have been told by")
@@ -158,15 +150,9 @@ def event_queue(watch: Watch) -> Iterator[None]:
 
 def _large_keys(guest: Guest, count: int) -> list[int]:
     """Create keys of 8 million entries each, over user memory."""
-    large = guest.memory.alloc(2 * MIB, 2 * MIB)
-    listed = pack64([large | 3]) * (16 << 10)
-    umem = {"num_of_mtt": len(listed) // 8, "log_page_size": 9}
-    sent = guest.submit(Op.CREATE_UMEM, listed, umem=umem)
-    guest.ring()
-    fields = {"mkey_umem_valid": 1, "mkey_umem_id": guest.collect(sent).umem_id}
-    keys = []
+    fields, keys = guest.large_umem(), []
     for _ in range(count):
-        sent = guest.submit(Op.CREATE_MKEY, **fields, **guest.key_fields(8 * MILLION))
+        sent = guest.submit(Op.CREATE_MKEY, **fields, **key_fields(guest.node, 8 * MILLION))
         guest.ring()
         keys.append(int(guest.collect(sent).mkey_index))
     return keys
@@ -191,8 +177,7 @@ def large_keys_reset(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)
     _large_keys(guest, 32)
     yield
-    watch.round(guest.function.reset)
-    watch.settle(guest.function)
+    watch.reset(guest.function)
 
 
 @pattern(f"DESTROY_QP of one of two queue pairs in {GROUPS} multicast groups each, then a reset")
@@ -206,8 +191,7 @@ def memberships(watch: Watch) -> Iterator[None]:
     _watched(guest)
     yield
     guest.driver.must(Op.DESTROY_QP, qpn=made[0].qpn)
-    watch.round(guest.function.reset)
-    watch.settle(guest.function)
+    watch.reset(guest.function)
 
 
 @pattern(f"scheduling elements of a vPort with {SEND_QUEUES} send queues, made, changed, destroyed")

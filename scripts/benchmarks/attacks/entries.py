@@ -21,7 +21,7 @@ FLOWS = 2000
 REQUESTS = 512
 """Number of frames by one doorbell."""
 CHAIN = 4096
-IPV6_SOURCE, FIVE_TUPLE, INSIDE = 0x0109, 0x0007, 0x0008
+FIVE_TUPLE, INSIDE = 0x0007, 0x0008
 FDB = FlowTableType.FDB
 _DROP = icm_address(IcmKind.FDB_TX_DROP)
 _HALF = 1 << 29
@@ -135,8 +135,7 @@ def written_pages(watch: Watch) -> Iterator[None]:
 def written_pages_reset(watch: Watch) -> Iterator[None]:
     author, _ = _filled(watch)
     yield
-    watch.round(author.node.function.reset)
-    watch.settle(author.node.function)
+    watch.reset(author.node.function)
 
 
 def _one_for_each(author: Author, size: int, made: Callable[[int], bytes], entries: int = 0) -> int:

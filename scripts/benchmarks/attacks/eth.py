@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rig import MappedMemory
-
 from attacks.keys import scattered
-from attacks.watch import Watch, WatchedBar, pattern
-from emu.device.function.function import Function
+from attacks.watch import Watch, WatchedBar, check_arrived, pattern, probed
 from emu.device.models import LINKS
 from emu.device.port.eth.segment import MAX_SEGMENTS
-from emu.device.state.hca import HcaOptions
-from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
@@ -21,11 +16,9 @@ from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.verbs.node import Node
 from emu.driver.world.clock import HandClock
-from emu.driver.world.interrupts import IrqList
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
-from firmware_cmds import TABLE
 from layouts.enums import Opcode, PortType
 
 QUEUES = 64
@@ -63,22 +56,14 @@ class Segment:
         """
         clock = HandClock()
         switch = SegmentSwitch(clock)
-        functions, memories = [], []
         ports = [FunctionPort(f"port {number}", switch) for number in range(2)]
-        for number, port in enumerate(ports):
-            model, options = LINKS["connectx6"][PortType.ETH], HcaOptions(guid=1 + number)
-            memory, wire = MappedMemory(), LocalFabric(clock)
-            function = Function(
-                model, options, TABLE, memory, IrqList(), clock, wire, eth_wire=port
-            )
-            watch.knows(function)
-            functions.append(function)
-            memories.append(memory)
-        nodes = []
-        for (function, other), memory in zip((functions, functions[::-1]), memories):
-            bar = WatchedBar(watch, [function, other])
-            nodes.append(Node(function, Driver(bar, memory, function.interrupts).probe()))
-        self.left, self.right = nodes
+        model, wire = LINKS["connectx6"][PortType.ETH], LocalFabric
+        self.left, self.right = nodes = [
+            Node(*probed(watch, model, guid, clock, wire(clock), eth_wire=port))
+            for guid, port in enumerate(ports, 1)
+        ]
+        for node, other in (nodes, nodes[::-1]):
+            node.driver.bar = WatchedBar(watch, [node.function, other.function])
         driver = self.left.driver
         self.sq = SendQueue(self.left, log_size=12, tisn=create_tis(driver, alloc_td(driver)))
         region = self.right.region(2048)
@@ -101,9 +86,7 @@ class Segment:
 
     def check(self, least: int) -> None:
         """Raise RuntimeError unless ``least`` packets have arrived."""
-        found = self.right.hca.nic_vport.received.packets
-        if found < least:
-            raise RuntimeError(f"{found} packets have arrived, not {least}")
+        check_arrived([self.right.function], least)
 
 
 @pattern(f"{REQUESTS} frames by one doorbell, each of them to {QUEUES} queues")

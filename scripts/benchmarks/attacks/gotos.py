@@ -51,7 +51,7 @@ class Mirrors(Circle):
     mirrors = True
 
 
-def _take_all(watch: Watch, board: Shared) -> Iterator[None]:
+def _take_all(board: Shared) -> Iterator[None]:
     frames = [Frame(data) for data in new_flows(FRAMES)]
     yield
     for frame in frames:
@@ -61,11 +61,11 @@ def _take_all(watch: Watch, board: Shared) -> Iterator[None]:
 
 @pattern(f"gotos in a circle of {TABLES} tables of a switch, {FRAMES} new flows")
 def circle(watch: Watch) -> Iterator[None]:
-    yield from _take_all(watch, Circle(watch))
+    yield from _take_all(Circle(watch))
 
 
 @pattern(f"tables of a switch in a circle, each to all of 30 vPorts too, {FRAMES} new flows")
 def mirrors(watch: Watch) -> Iterator[None]:
     board = Mirrors(watch)
-    yield from _take_all(watch, board)
+    yield from _take_all(board)
     board.check(FRAMES)

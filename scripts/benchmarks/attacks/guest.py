@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import StringIO
 from typing import Any
 
@@ -96,21 +96,17 @@ class Guest:
         pages.byteswap()
         return pages.tobytes()
 
-    def umem(self, count: int, log_page_size: int = 0) -> int:
-        """Create a UMEM of ``count`` pages; return its number."""
-        umem = {"num_of_mtt": count, "log_page_size": log_page_size}
-        sent = self.submit(Op.CREATE_UMEM, self.scattered(count, rights=3), umem=umem)
-        self.ring()
-        return int(self.collect(sent).umem_id)
+    def large_umem(self) -> dict[str, Any]:
+        """Create a UMEM of 8 million entries: one page again and again.
 
-    def key_fields(self, entries: int, **context: Any) -> dict[str, Any]:
-        """Return the CREATE_MKEY fields for a key of ``entries`` pages of 4 KiB."""
-        entry = {
-            "pd": self.node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "lr": 1,
-            "lw": 1, "rr": 1, "rw": 1, "log_page_size": 12, "len": entries << 12,
-            "translations_octword_size": entries // 2,
-        }  # fmt: skip
-        return {"memory_key_mkey_entry": entry | context}
+        Return the fields of CREATE_MKEY that name it.
+        """
+        large = self.memory.alloc(2 * MIB, 2 * MIB)
+        listed = pack64([large | 3]) * (16 << 10)
+        umem = {"num_of_mtt": len(listed) // 8, "log_page_size": 9}
+        sent = self.submit(Op.CREATE_UMEM, listed, umem=umem)
+        self.ring()
+        return {"mkey_umem_valid": 1, "mkey_umem_id": self.collect(sent).umem_id}
 
     def connect(self) -> None:
         """Make two queue pairs that are each other's peers, to use a key with later."""
@@ -124,17 +120,42 @@ class Guest:
         if self._qp.cq.drain()[0].syndrome:
             raise RuntimeError("the key does not work")
 
-    def large_key(self) -> int:
-        """Create a key over 1 GiB: the same large page repeated."""
-        page = self.memory.alloc(32 * MIB, 2 * MIB)
-        context = {"translations_octword_size": 16, "len": 1 << 30, "log_page_size": 25}
-        answer = self.driver.must(
-            Op.CREATE_MKEY,
-            **self.key_fields(0, **context),
-            translations_octword_actual_size=16,
-            extra=pack64([page]) * 32,
-        )
-        return int(answer.mkey_index) << 8
+
+def key_fields(node: Node, entries: int, **context: Any) -> dict[str, Any]:
+    """Return the CREATE_MKEY fields for a key of ``entries`` pages of 4 KiB."""
+    entry = {
+        "pd": node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "lr": 1, "lw": 1,
+        "rr": 1, "rw": 1, "log_page_size": 12, "len": entries << 12,
+        "translations_octword_size": entries // 2,
+    }  # fmt: skip
+    return {"memory_key_mkey_entry": entry | context}
+
+
+def large_key(node: Node) -> int:
+    """Create a key over 1 GiB: the same large page repeated."""
+    page = node.memory.alloc(32 * MIB, 2 * MIB)
+    context = {"translations_octword_size": 16, "len": 1 << 30, "log_page_size": 25}
+    answer = node.driver.must(
+        Op.CREATE_MKEY,
+        **key_fields(node, 0, **context),
+        translations_octword_actual_size=16,
+        extra=pack64([page]) * 32,
+    )
+    return int(answer.mkey_index) << 8
+
+
+Attack = Callable[[Guest], Iterator[None]]
+
+
+def pattern_also_traced(title: str, traced: str, ram: int = 96 * MIB) -> Callable[[Attack], Attack]:
+    """Add a pattern of a guest with these bytes of memory, and another with a traced guest."""
+
+    def register(attack: Attack) -> Attack:
+        pattern(title)(lambda watch: attack(Guest(watch, ram)))
+        pattern(traced)(lambda watch: attack(Guest(watch, ram, is_traced=True)))
+        return attack
+
+    return register
 
 
 @pattern("CREATE_UMEM of a million pages, in eight slots")
@@ -147,20 +168,14 @@ def umems(watch: Watch) -> Iterator[None]:
     guest.ring(SLOTS)
 
 
-@pattern("CREATE_MKEY with a million pages, and its first use")
-def long_key(watch: Watch) -> Iterator[None]:
-    yield from _long_key(Guest(watch))
-
-
-@pattern("CREATE_MKEY with a million pages, traced, and its first use")
-def traced_long_key(watch: Watch) -> Iterator[None]:
-    yield from _long_key(Guest(watch, is_traced=True))
-
-
-def _long_key(guest: Guest) -> Iterator[None]:
+@pattern_also_traced(
+    "CREATE_MKEY with a million pages, and its first use",
+    "CREATE_MKEY with a million pages, traced, and its first use",
+)
+def long_key(guest: Guest) -> Iterator[None]:
     guest.connect()
     count = MILLION - 64
-    fields = guest.key_fields(count) | {"translations_octword_actual_size": count // 2}
+    fields = key_fields(guest.node, count) | {"translations_octword_actual_size": count // 2}
     sent = guest.submit(Op.CREATE_MKEY, guest.scattered(count), **fields)
     yield
     guest.ring()
@@ -171,30 +186,19 @@ def _long_key(guest: Guest) -> Iterator[None]:
 def long_key_over_umem(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)
     guest.connect()
-    large = guest.memory.alloc(2 * MIB, 2 * MIB)
-    listed = pack64([large | 3]) * (16 << 10)
-    umem = {"num_of_mtt": len(listed) // 8, "log_page_size": 9}
-    sent = guest.submit(Op.CREATE_UMEM, listed, umem=umem)
-    guest.ring()
-    umem_id = guest.collect(sent).umem_id
-    fields = {"mkey_umem_valid": 1, "mkey_umem_id": umem_id}
-    sent = guest.submit(Op.CREATE_MKEY, **fields, **guest.key_fields(8 * MILLION))
+    fields = guest.large_umem()
+    sent = guest.submit(Op.CREATE_MKEY, **fields, **key_fields(guest.node, 8 * MILLION))
     yield
     guest.ring()
     guest.use(guest.collect(sent).mkey_index << 8)
 
 
-@pattern("MANAGE_PAGES: 16,000 pages given, and taken back")
-def firmware_pages(watch: Watch) -> Iterator[None]:
-    yield from _firmware_pages(Guest(watch, 200 * MIB))
-
-
-@pattern("MANAGE_PAGES: 16,000 pages given and taken back, traced")
-def traced_firmware_pages(watch: Watch) -> Iterator[None]:
-    yield from _firmware_pages(Guest(watch, 200 * MIB, is_traced=True))
-
-
-def _firmware_pages(guest: Guest) -> Iterator[None]:
+@pattern_also_traced(
+    "MANAGE_PAGES: 16,000 pages given, and taken back",
+    "MANAGE_PAGES: 16,000 pages given and taken back, traced",
+    200 * MIB,
+)
+def firmware_pages(guest: Guest) -> Iterator[None]:
     count = 16_000
     first = guest.memory.alloc(4096)
     pages = pack64([first + 8192 * number for number in range(count)])
@@ -209,17 +213,11 @@ def _firmware_pages(guest: Guest) -> Iterator[None]:
     guest.collect(take)
 
 
-@pattern("MODIFY_CQ to 4 million entries, and QUERY_CQ of its pages")
-def resized(watch: Watch) -> Iterator[None]:
-    yield from _resized(Guest(watch))
-
-
-@pattern("MODIFY_CQ to 4 million entries and QUERY_CQ of its pages, traced")
-def traced_resized(watch: Watch) -> Iterator[None]:
-    yield from _resized(Guest(watch, is_traced=True))
-
-
-def _resized(guest: Guest) -> Iterator[None]:
+@pattern_also_traced(
+    "MODIFY_CQ to 4 million entries, and QUERY_CQ of its pages",
+    "MODIFY_CQ to 4 million entries and QUERY_CQ of its pages, traced",
+)
+def resized(guest: Guest) -> Iterator[None]:
     fields = guest.driver.cq_fields(guest.node.eqn)
     cqn = guest.driver.must(Op.CREATE_CQ, **fields).cqn
     context = fields["cq_context"] | {"log_cq_size": 22}
@@ -233,17 +231,11 @@ def _resized(guest: Guest) -> Iterator[None]:
     guest.collect(sent)
 
 
-@pattern("mailboxes of 8 MiB in and out for a command that needs none")
-def mailboxes(watch: Watch) -> Iterator[None]:
-    yield from _mailboxes(Guest(watch))
-
-
-@pattern("mailboxes of 8 MiB in and out, traced")
-def traced_mailboxes(watch: Watch) -> Iterator[None]:
-    yield from _mailboxes(Guest(watch, is_traced=True))
-
-
-def _mailboxes(guest: Guest) -> Iterator[None]:
+@pattern_also_traced(
+    "mailboxes of 8 MiB in and out for a command that needs none",
+    "mailboxes of 8 MiB in and out, traced",
+)
+def mailboxes(guest: Guest) -> Iterator[None]:
     guest.submit(Op.ALLOC_PD, bytes(8 * MIB - 64), out_extra=8 * MIB - 64)
     guest.copy_slot(SLOTS)
     yield
@@ -279,8 +271,7 @@ def reset(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)
     _keys(guest)
     yield
-    watch.round(guest.function.reset)
-    watch.settle(guest.function)
+    watch.reset(guest.function)
 
 
 @pattern("function-level resets, after the first of which all that is left is looked at")
@@ -290,8 +281,7 @@ def look_at_all(watch: Watch) -> Iterator[None]:
     _keys(guest)
     yield
     for _ in range(500):
-        watch.round(guest.function.reset)
-        watch.settle(guest.function)
+        watch.reset(guest.function)
 
 
 @pattern("DESTROY_UCTX beside a hundred thousand keys of others")
@@ -322,7 +312,7 @@ def flush(watch: Watch) -> Iterator[None]:
 @pattern("eight writes of 1 GiB inside the process")
 def large_writes(watch: Watch) -> Iterator[None]:
     guest = Guest(watch, 128 * MIB)
-    source, target = guest.large_key(), guest.large_key()
+    source, target = large_key(guest.node), large_key(guest.node)
     pairs = []
     for _ in range(8):
         one, two = guest.node.queue_pair(), guest.node.queue_pair()

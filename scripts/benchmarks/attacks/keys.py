@@ -7,7 +7,7 @@ from typing import Any
 
 from rig import MODEL
 
-from attacks.guest import MIB, MILLION, Guest
+from attacks.guest import MIB, MILLION, Guest, key_fields, large_key
 from attacks.watch import Watch, pattern
 from emu.device.models.crypto import KeyImport, with_crypto
 from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
@@ -36,10 +36,9 @@ def _pair(guest: Guest, **options: Any) -> tuple[QueuePair, QueuePair]:
     return one, two
 
 
-def _long_key(guest: Guest, pages: int, log_page_size: int = 12) -> int:
+def _long_key(guest: Guest, pages: int) -> int:
     """Create a key over scattered pages."""
-    fields = guest.key_fields(pages, log_page_size=log_page_size, len=pages << log_page_size)
-    fields["translations_octword_actual_size"] = pages // 2
+    fields = key_fields(guest.node, pages) | {"translations_octword_actual_size": pages // 2}
     sent = guest.submit(Op.CREATE_MKEY, guest.scattered(pages), **fields)
     guest.ring()
     return int(guest.collect(sent).mkey_index) << 8
@@ -79,7 +78,7 @@ def long_segments(watch: Watch) -> Iterator[None]:
 def long_write(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)
     one, _ = _pair(guest)
-    key, target = _long_key(guest, GIB >> 12), guest.large_key()
+    key, target = _long_key(guest, GIB >> 12), large_key(guest.node)
     yield
     one.write((target, 0), (GIB, key, 0))
     guest.node.settle()
@@ -90,7 +89,7 @@ def long_write(watch: Watch) -> Iterator[None]:
 def plain_write(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)
     one, _ = _pair(guest)
-    source, target = guest.large_key(), guest.large_key()
+    source, target = large_key(guest.node), large_key(guest.node)
     yield
     one.write((target, 0), (GIB, source, 0))
     guest.node.settle()
@@ -277,7 +276,7 @@ def last_entry(watch: Watch) -> Iterator[None]:
     }  # fmt: skip
     xlt = (guest.driver.queue | RIGHTS).to_bytes(8, "big") * 8
     yield
-    key = guest.driver.must(Op.CREATE_MKEY, **guest.key_fields(0, **context)).mkey_index << 8
+    key = guest.driver.must(Op.CREATE_MKEY, **key_fields(guest.node, 0, **context)).mkey_index << 8
     context = {"len": 1 << 38, "log_page_size": 12, "lr": 1, "lw": 1, "rr": 1, "rw": 1}
     umr(qp, key, flags=OFFSET, mask=FAST_REG_MASK, xlt=xlt, offset=octwords - 4, umr_en=1,
         qpn=ANY_QPN, **context)  # fmt: skip
@@ -293,7 +292,7 @@ def long_umrs(watch: Watch) -> Iterator[None]:
     connect(qp, guest.node.queue_pair())
     octwords = (1 << 16) - 4
     context = {"free": 1, "umr_en": 1, "translations_octword_size": octwords}
-    key = guest.driver.must(Op.CREATE_MKEY, **guest.key_fields(0, **context)).mkey_index << 8
+    key = guest.driver.must(Op.CREATE_MKEY, **key_fields(guest.node, 0, **context)).mkey_index << 8
     address = guest.memory.alloc(octwords * 16, 4096)
     pointer = (octwords * 16, dma_key(guest.node), address)
     yield

@@ -8,20 +8,16 @@ import os
 from collections.abc import Iterator
 from functools import partial
 
-from rig import MappedMemory
-
 from attacks.eth import post_large
 from attacks.guest import Guest
-from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
+from attacks.watch import Watch, WatchedLoop, check_arrived, pattern, probed
 from emu.device.engine.eth import receive
 from emu.device.faults.link import PlannedLink
 from emu.device.function.function import Function
-from emu.device.models import LINKS, MODELS
+from emu.device.models import LINKS
 from emu.device.objects.ledger import Ledger
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
-from emu.device.state.hca import HcaOptions
-from emu.driver.command.driver import Driver
 from emu.driver.command.resource_dump import access_once
 from emu.driver.ethernet.flow_fields import add_to_field, context_fields, set_field, to_tir
 from emu.driver.ethernet.flows import Flows
@@ -32,18 +28,15 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.nodes.roce import RoceNode
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.node import Node
-from emu.driver.world.interrupts import IrqList
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.link.direction import LinkDirection
 from emu.server.service.pcap import Capture, PcapOptions
-from firmware_cmds import TABLE
 from firmware_cmds.regs.dump_sources import SOURCES
 from layouts.enums import Op, PortType, QpType
 from layouts.eth_enums import ModifyField
 
-MODEL = MODELS["connectx6"]
 MODEL_ETH = LINKS["connectx6"][PortType.ETH]
 ALL_SLICES = next(kind for kind, source in SOURCES.items() if source.name == "SX_SLICE_ALL")
 GROUP_MAC = bytes.fromhex("01005e000001")
@@ -69,22 +62,12 @@ class Segment:
         self.watch, self.loop = watch, WatchedLoop(watch)
         self.switch = SegmentSwitch(self.loop)
         self.ports = [FunctionPort(f"function {number}", self.switch) for number in range(count)]
-        self.functions: list[Function] = []
-        memories = []
-        for number, port in enumerate(self.ports):
-            model, options = LINKS["connectx6"][PortType.ETH], HcaOptions(guid=1 + number)
-            memory, wire = MappedMemory(16 << 20), LocalFabric(self.loop)
-            function = Function(
-                model, options, TABLE, memory, IrqList(), self.loop, wire, eth_wire=port
-            )
-            watch.knows(function)
-            self.functions.append(function)
-            memories.append(memory)
         self.nodes = []
-        for function, memory in zip(self.functions, memories):
-            bar = WatchedBar(watch.unwatched(), [function])
-            driver = Driver(bar, memory, function.interrupts)
-            self.nodes.append(Node(function, driver.probe()))
+        for guid, port in enumerate(self.ports, 1):
+            wire = LocalFabric(self.loop)
+            made = probed(watch, MODEL_ETH, guid, self.loop, wire, ram=16 << 20, eth_wire=port)
+            self.nodes.append(Node(*made))
+        self.functions = [node.function for node in self.nodes]
         driver = self.nodes[0].driver
         self.sq = SendQueue(self.nodes[0], log_size=10, tisn=create_tis(driver, alloc_td(driver)))
         for node in self.nodes[1:]:
@@ -112,9 +95,17 @@ class Segment:
 
     def check(self, least: int) -> None:
         """Raise RuntimeError unless ``least`` packets have arrived at each function."""
-        found = min(function.hca.nic_vport.received.packets for function in self.functions[1:])
-        if found < least:
-            raise RuntimeError(f"{found} packets have arrived, not {least}")
+        check_arrived(self.functions[1:], least)
+
+
+def roce_nodes(watch: Watch, loop: WatchedLoop) -> list[RoceNode]:
+    """Return two functions with RoCE on a segment of their own."""
+    switch, model = SegmentSwitch(loop), LINKS["connectx6dx"][PortType.ETH]
+    ports = [FunctionPort(f"function {number}", switch) for number in range(2)]
+    return [
+        RoceNode(*probed(watch, model, guid, loop, LocalFabric(loop), eth_wire=port))
+        for guid, port in enumerate(ports, 0x10)
+    ]
 
 
 def receive_all(node: Node, queues: int, changes: int) -> None:
@@ -224,19 +215,7 @@ def timers(watch: Watch) -> Iterator[None]:
 @pattern("512 congestion notifications, each for another queue pair")
 def notices(watch: Watch) -> Iterator[None]:
     loop = WatchedLoop(watch)
-    switch = SegmentSwitch(loop)
-    nodes = []
-    for number in range(2):
-        memory = MappedMemory()
-        function = Function(
-            LINKS["connectx6dx"][PortType.ETH], HcaOptions(guid=0x10 + number), TABLE,
-            memory, IrqList(), loop, LocalFabric(loop),
-            eth_wire=FunctionPort(f"function {number}", switch),
-        )  # fmt: skip
-        watch.knows(function)
-        bar = WatchedBar(watch.unwatched(), [function])
-        driver = Driver(bar, memory, function.interrupts)
-        nodes.append(RoceNode(function, driver.probe()))
+    nodes = roce_nodes(watch, loop)
     frames = []
     for _ in range(512):
         channel = Channel(QpType.RC, *nodes)

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rig import MappedMemory
-
-from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
-from emu.device.function.function import Function
+from attacks.watch import Watch, WatchedLoop, check_arrived, pattern, probed
 from emu.device.models import LINKS
-from emu.device.state.hca import HcaOptions
-from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
@@ -20,10 +15,8 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.split_queue import SplitQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.verbs.node import Node
-from emu.driver.world.interrupts import IrqList
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
-from firmware_cmds import TABLE
 from layouts.enums import PortType
 
 PERIOD_US = 1000
@@ -48,15 +41,10 @@ class Merging:
         self.loop = WatchedLoop(watch)
         switch = SegmentSwitch(self.loop)
         nodes = []
+        model = LINKS["connectx7"][PortType.ETH]
         for number in range(2):
-            memory = MappedMemory()
-            function = Function(
-                LINKS["connectx7"][PortType.ETH], HcaOptions(guid=1 + number), TABLE, memory,
-                IrqList(), self.loop, None, eth_wire=FunctionPort(f"port {number}", switch),
-            )  # fmt: skip
-            watch.knows(function)
-            bar = WatchedBar(watch.unwatched(), [function])
-            nodes.append(Node(function, Driver(bar, memory, function.interrupts).probe()))
+            port = FunctionPort(f"port {number}", switch)
+            nodes.append(Node(*probed(watch, model, 1 + number, self.loop, eth_wire=port)))
         self.left, self.right = nodes
         driver = self.left.driver
         self.sq = SendQueue(self.left, log_size=12, tisn=create_tis(driver, alloc_td(driver)))
@@ -90,9 +78,7 @@ class Merging:
         self.sq.ring_doorbell()
         self.loop.run()
         self.loop.run(PERIOD_US * 1000)
-        found = self.right.hca.nic_vport
-        if found is None or found.received.packets < each * streams // 2:
-            raise RuntimeError("too few packets have arrived")
+        check_arrived([self.right.function], each * streams // 2)
 
 
 def _packet(stream: int, number: int) -> bytes:

@@ -6,17 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from rig import MappedMemory
-
 from attacks.eth import MASKS, post_large
+from attacks.rounds import roce_nodes
 from attacks.switches import Manager
-from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
-from emu.device.function.function import Function
+from attacks.watch import Watch, WatchedLoop, pattern
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
 from emu.device.port.eth.segment import MAX_SEGMENTS
-from emu.device.state.hca import HcaOptions
-from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import (
     OUTER,
     add_to_field,
@@ -29,13 +25,7 @@ from emu.driver.ethernet.flow_fields import (
 )
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
-from emu.driver.nodes.roce import RoceNode
 from emu.driver.verbs.channels import Channel
-from emu.driver.world.interrupts import IrqList
-from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.eth.switch import SegmentSwitch
-from emu.server.net.ib.local import LocalFabric
-from firmware_cmds import TABLE
 from layouts.enums import GeneralObject, Op, PortType, QpType
 from layouts.eth_enums import (
     FlowAction,
@@ -151,10 +141,6 @@ class Fdb(Manager):
             raise RuntimeError(f"only {found} frames have left")
 
 
-def _all(flows: Flows, table: int, *ways: bytes) -> None:
-    flows.entry(table, 0, flows.group(table, 0, 0), *ways)
-
-
 def _through_changes(fdb: Fdb, count: int, *last: bytes, **options: Any) -> Iterator[None]:
     number = fdb.tunnel(ReformatType.L2_TO_VXLAN, _VXLAN)
     beside = {"packet_reformat_id": number}
@@ -232,19 +218,7 @@ class RoceEnds:
 
     def __init__(self, watch: Watch, table_type: FlowTableType) -> None:
         self.watch, self.loop = watch, WatchedLoop(watch)
-        switch = SegmentSwitch(self.loop)
-        self.nodes = []
-        for number in range(2):
-            memory = MappedMemory()
-            function = Function(
-                LINKS["connectx6dx"][PortType.ETH], HcaOptions(guid=0x10 + number), TABLE,
-                memory, IrqList(), self.loop, LocalFabric(self.loop),
-                eth_wire=FunctionPort(f"function {number}", switch),
-            )  # fmt: skip
-            watch.knows(function)
-            bar = WatchedBar(watch.unwatched(), [function])
-            driver = Driver(bar, memory, function.interrupts)
-            self.nodes.append(RoceNode(function, driver.probe()))
+        self.nodes = roce_nodes(watch, self.loop)
         node = self.nodes[table_type is FlowTableType.RDMA_RX]
         flows = Flows(node.driver, table_type)
         table = flows.table(0, log_size=12)

@@ -7,23 +7,16 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 
-from rig import MappedMemory
-
 from attacks.rounds import GROUP_MAC, MODEL_ETH, receive_all
-from attacks.watch import Watch, WatchedBar, pattern
-from emu.device.function.function import Function
-from emu.device.state.hca import HcaOptions
-from emu.driver.command.driver import Driver
+from attacks.watch import Watch, check_arrived, pattern, probed
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.verbs.node import Node
-from emu.driver.world.interrupts import IrqList
 from emu.server.net.eth.framed import LENGTH
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.passt import PasstUplink
 from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.poller import Poller
 from emu.server.vfio.loop import Loop
-from firmware_cmds import TABLE
 
 QUEUES = 64
 FLOOD = 4 << 20
@@ -40,15 +33,10 @@ class Uplinked:
     def __init__(self, watch: Watch, queues: int) -> None:
         self.watch, self.loop = watch, Loop()
         switch = SegmentSwitch(self.loop)
-        memory = MappedMemory(16 << 20)
-        self.function = Function(
-            MODEL_ETH, HcaOptions(guid=1), TABLE, memory, IrqList(), self.loop, None,
-            eth_wire=FunctionPort("function 0", switch),
-        )  # fmt: skip
-        watch.knows(self.function)
-        bar = WatchedBar(watch.unwatched(), [self.function])
-        self.node = Node(self.function, Driver(bar, memory, self.function.interrupts).probe())
-        receive_all(self.node, queues, 0)
+        port = FunctionPort("function 0", switch)
+        node = Node(*probed(watch, MODEL_ETH, 1, self.loop, ram=16 << 20, eth_wire=port))
+        self.function = node.function
+        receive_all(node, queues, 0)
         ours, self.passt = socket.socketpair()
         self.passt.setblocking(False)
         switch.add(PasstUplink(ours, switch, Poller(self.loop), switch.remove))
@@ -61,9 +49,7 @@ class Uplinked:
                 left = left[self.passt.send(left) :]
             self.watch.round(partial(self.loop.step, 0))
             self.watch.round(self.function.run)
-        found = self.function.hca.nic_vport.received.packets
-        if found < LEAST:
-            raise RuntimeError(f"{found} packets have arrived, not {LEAST}")
+        check_arrived([self.function], LEAST)
 
 
 def _stream(payload: int, step: int) -> bytes:

@@ -9,16 +9,25 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from rig import MappedMemory
 
 from emu.device.function.function import Function
+from emu.device.models.model import Model
+from emu.device.port.ib.wire import IbWire
+from emu.device.ports import Clock
 from emu.device.rounds.budget import Budget
+from emu.device.state.hca import Hca, HcaOptions
 from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.world.interrupts import IrqList
 from emu.server.service.collector import short_collections
 from emu.server.vfio.waits.timers import TimerQueue
+from firmware_cmds import TABLE
 
 T = TypeVar("T")
 Pattern = Callable[["Watch"], Iterator[None]]
@@ -99,6 +108,11 @@ class Watch:
                 return
         raise RuntimeError("the device never runs out of work")
 
+    def reset(self, function: Function) -> None:
+        """Reset a function, and run rounds until it has no work left."""
+        self.round(function.reset)
+        self.settle(function)
+
     def _total_held(self) -> int:
         return sum(function.hca.ledger.used for function in self.functions)
 
@@ -146,6 +160,29 @@ class WatchedBar(FunctionBar):
     def settle(self) -> None:
         """Let the functions do all their work."""
         self._watch.settle(*self._watched)
+
+
+def probed(
+    watch: Watch, model: Model, guid: int, clock: Clock, wire: IbWire[Hca] | None = None, *,
+    ram: int = 64 << 20, **places: Any,
+) -> tuple[Function, Driver]:  # fmt: skip
+    """Return a function and its driver after a probe; the driver's own rounds are not measured.
+
+    ``places`` are other arguments of Function: its cable, its place in an adapter.
+    """
+    memory = MappedMemory(ram)
+    options, irqs = HcaOptions(guid=guid), IrqList()
+    function = Function(model, options, TABLE, memory, irqs, clock, wire, **places)
+    watch.knows(function)
+    driver = Driver(WatchedBar(watch.unwatched(), [function]), memory, irqs)
+    return function, driver.probe(is_vf=model.identity.is_vf)
+
+
+def check_arrived(functions: Iterable[Function], least: int) -> None:
+    """Raise RuntimeError unless ``least`` packets have arrived at each function."""
+    found = min(function.hca.nic_vport.received.packets for function in functions)
+    if found < least:
+        raise RuntimeError(f"{found} packets have arrived, not {least}")
 
 
 def observe(pattern: Pattern) -> Seen:

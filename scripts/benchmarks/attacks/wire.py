@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from rig import MODEL
+from rig import MODEL, MappedMemory
 
-from attacks.guest import Guest
+from attacks.guest import large_key
 from attacks.keys import PACKET, scattered
 from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.function.function import Function
@@ -177,7 +177,7 @@ class Victim:
         self.wire = _Sink()
         guests = []
         for lid in (1, 2):
-            memory, irqs = Guest(watch.unwatched(), ram=96 << 20).memory, IrqList()
+            memory, irqs = MappedMemory(96 << 20), IrqList()
             options = HcaOptions(guid=lid, lid=lid)
             function = Function(MODEL, options, TABLE, memory, irqs, clock, self.wire)
             bar = WatchedBar(watch.unwatched(), [function])
@@ -228,16 +228,10 @@ class _Sink(PacketWire):
         return bool(super().transmit(source, frame, sqn))
 
 
-def _gigabyte(node: Node) -> int:
-    guest = Guest.__new__(Guest)
-    guest.memory, guest.driver, guest.node = node.memory, node.driver, node
-    return guest.large_key()
-
-
 @pattern("an RDMA READ of 1 GiB from the wire, and its duplicates")
 def long_read(watch: Watch) -> Iterator[None]:
     victim = Victim(watch)
-    here, there = _gigabyte(victim.attacker), _gigabyte(victim.victim)
+    here, there = large_key(victim.attacker), large_key(victim.victim)
     victim.left.read((there, 0), (GIB, here, 0))
     frames = victim.take()
     yield
@@ -249,7 +243,7 @@ def long_read(watch: Watch) -> Iterator[None]:
 @pattern("the packets of an RDMA WRITE of 16 MiB, in any order")
 def disorder(watch: Watch) -> Iterator[None]:
     victim = Victim(watch)
-    here, there = _gigabyte(victim.attacker), _gigabyte(victim.victim)
+    here, there = large_key(victim.attacker), large_key(victim.victim)
     victim.left.write((there, 0), (16 << 20, here, 0))
     frames = victim.take()
     yield
