@@ -119,6 +119,7 @@ class PmaAttr(IntEnum):
 class PmaCap(IntFlag):
     """ClassPortInfo capabilities of performance management (IB_PMA_CLASS_CAP_*)."""
 
+    ALL_PORT_SELECT = 1 << 8
     EXT_WIDTH = 1 << 9
     XMIT_WAIT = 1 << 12
 

@@ -14,8 +14,6 @@ from emu.device.port.ib.port import IbPort
 from emu.server.net.ib.sm.agent import Ports
 from layouts.wire.mads import PmaCap
 
-_EVERY_PORT: Final = 1 << 8
-"""ClassPortInfo.CapabilityMask: AllPortSelect."""
 _LINK_DOWNED: Final = "link_downed_counter"
 _SENT, _RECEIVED = "xmit", "rcv"
 
@@ -57,7 +55,7 @@ class SwitchCounters:
 
     def answer(self, data: bytes) -> bytes | None:
         """Return the response to a MAD of 256 bytes; None if neither a Get nor a Set."""
-        mask = PmaCap.EXT_WIDTH | _EVERY_PORT
+        mask = PmaCap.EXT_WIDTH | PmaCap.ALL_PORT_SELECT
         return pma.respond(self._selected, pma.COUNTERS, mask, data)
 
     def _selected(self, number: int) -> list[_Counts] | None:

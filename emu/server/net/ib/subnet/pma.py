@@ -14,8 +14,6 @@ from emu.server.net.ib.subnet.nodes import PortPosition, SimNode
 from emu.server.net.ib.subnet.routes import Routes
 from layouts.wire.mads import MgmtClass, PmaAttr, PmaCap, pma_mad
 
-_EVERY_PORT: Final = 1 << 8
-"""ClassPortInfo.CapabilityMask: AllPortSelect."""
 _BY_BIT: Final[Mapping[PmaAttr, tuple[str, ...]]] = {
     PmaAttr.PORT_COUNTERS: (
         "symbol_error_counter", "link_error_recovery_counter", "link_downed_counter",
@@ -65,7 +63,7 @@ class CounterAgents:
         if pma_mad.view(data).mad_hdr.mgmt_class != MgmtClass.PERF_MGMT:
             return None
         self._routes.settle()
-        mask = PmaCap.EXT_WIDTH | _EVERY_PORT
+        mask = PmaCap.EXT_WIDTH | PmaCap.ALL_PORT_SELECT
         return pma.respond(partial(self._selected, node), _COUNTERS, mask, data)
 
     def _selected(self, node: SimNode, number: int) -> list[_Counts] | None:
