@@ -14,6 +14,7 @@ from typing import Final
 from emu.host.user_error import UserError
 from emu.near import near
 
+_MODE: Final = 0o644
 _MAX_LISTED: Final = 10_000
 """Number of a directory's names that are searched for a near one."""
 
@@ -69,8 +70,8 @@ def why_not_made(path: Path) -> str:
     return f"{path} cannot be made: {os.strerror(code)}"
 
 
-def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
-    """Open a file, created with ``mode`` if absent, and return the descriptor.
+def open_outfile(path: Path, flags: int = 0) -> int:
+    """Open a file, created if absent, and return the descriptor.
 
     ``flags`` are added to open(2)'s and must contain the access mode; O_TRUNC is the caller's
     choice. A symbolic link in a world-writable directory is not followed, because another user may
@@ -79,11 +80,11 @@ def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
     """
     flags |= os.O_CREAT | os.O_CLOEXEC
     try:
-        return os.open(path, flags | os.O_NOFOLLOW, mode)
+        return os.open(path, flags | os.O_NOFOLLOW, _MODE)
     except OSError as error:
         if error.errno != errno.ELOOP or os.stat(path.parent).st_mode & stat.S_IWOTH:
             raise
-    return os.open(path, flags, mode)
+    return os.open(path, flags, _MODE)
 
 
 def read_infile(path: Path, limit: int) -> bytes:

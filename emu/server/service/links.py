@@ -38,12 +38,12 @@ def check_functions(indices: Iterable[int] | None, count: int) -> None:
 class Links:
     """The links that have been set; a cleared one keeps its counts."""
 
-    def __init__(self, functions: Sequence[Function], cabling: Cabling, seed: int = 0) -> None:
-        """Store the functions and ``seed``, that of the links which are set from now on."""
+    def __init__(self, functions: Sequence[Function], cabling: Cabling) -> None:
         self._functions = functions
         self._cabling = cabling
         self._links: dict[tuple[int, str], LinkDirection] = {}
-        self.seed = seed
+        self.seed = 0
+        """Seed of the links that are set from now on."""
 
     def check(self, link: PlannedLink) -> None:
         """Raise ValueError if the entry names a function without a port of its own.

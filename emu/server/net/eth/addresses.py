@@ -28,8 +28,7 @@ class AddressEntry:
 class Addresses:
     """A bounded table of MAC addresses (6 bytes)."""
 
-    def __init__(self, most_per_port: int = MAX_PER_PORT) -> None:
-        self._limit = most_per_port
+    def __init__(self) -> None:
         self._entries: dict[bytes, AddressEntry] = {}
         self.entry: Callable[[bytes], AddressEntry | None] = self._entries.get
         """``entry(address)`` returns the entry of a source address, even an aged one; None if
@@ -63,7 +62,7 @@ class Addresses:
         if old is not None:
             self._forget(address, old)
         behind = self._of_port.setdefault(port, {})
-        if len(behind) >= self._limit:
+        if len(behind) >= MAX_PER_PORT:
             del self._entries[next(iter(behind))], behind[next(iter(behind))]
         behind[address] = None
         self._entries[address] = AddressEntry(port, now_ns)

@@ -134,15 +134,13 @@ class SubnetFabric:
 
     # -- packets
 
-    def receiver_of(
-        self, plug: SubnetPort, lid: int, octets: int, packets: int = 1
-    ) -> SubnetPort | None:
-        """Return the function that receives packets for a LID, and count them along the route.
+    def receiver_of(self, plug: SubnetPort, lid: int, octets: int) -> SubnetPort | None:
+        """Return the function that receives a packet for a LID, and count it along the route.
 
-        None if no function is there. Dropped packets are counted too, where they are dropped.
+        None if no function is there. A dropped packet is counted too, where it is dropped.
         """
         path = self.routes.route((plug.number, _PORT), lid)
-        self.routes.passes(path, octets, packets)
+        self.routes.passes(path, octets)
         return self._by_node.get(path.end)
 
     def finds(self, plug: SubnetPort, lid: int) -> SubnetPort | None:

@@ -116,8 +116,8 @@ class Routes:
             self._keep(tree)
         return tree
 
-    def passes(self, path: Path | MulticastTree, octets: int, packets: int = 1) -> None:
-        """Count packets on a route; ``octets`` is their total size.
+    def passes(self, path: Path | MulticastTree, octets: int) -> None:
+        """Count a packet of ``octets`` bytes on a route.
 
         The ports' counters follow at :meth:`settle`, here only above MAX_OWED links.
         """
@@ -126,7 +126,7 @@ class Routes:
                 self.settle()
             self._owing.append(path)
             self._owed += len(path.sent) + 1
-        path.packets += packets
+        path.packets += 1
         path.octets += octets
 
     def _keep(self, path: Path | MulticastTree) -> None:
