@@ -18,6 +18,7 @@ NAME = b"mlx5emu,emu.driver"
 
 _CURRENT = CapMode.CUR
 _UAR_BYTES = 4096
+_PAGES_AT_ONCE = 64
 
 
 class BringUp(EventQueues):
@@ -98,7 +99,7 @@ class BringUp(EventQueues):
                 extra=pack64(addresses),
             )  # fmt: skip
 
-    def take_pages(self, at_once: int = 64) -> int:
+    def take_pages(self) -> int:
         """Take all pages back by MANAGE_PAGES; return their number.
 
         The pages' memory is not freed. Raises DriverCommandError if refused.
@@ -106,8 +107,8 @@ class BringUp(EventQueues):
         pages = 0
         while True:
             answer = self.must(
-                Op.MANAGE_PAGES, op_mod=PageOp.TAKE, input_num_entries=at_once,
-                out_extra=8 * at_once,
+                Op.MANAGE_PAGES, op_mod=PageOp.TAKE, input_num_entries=_PAGES_AT_ONCE,
+                out_extra=8 * _PAGES_AT_ONCE,
             )  # fmt: skip
             if not answer.output_num_entries:
                 return pages

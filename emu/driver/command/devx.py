@@ -35,8 +35,7 @@ class Devx:
 
     def alloc_pd(self) -> int:
         """Run ALLOC_PD with the process's uid."""
-        pdn: int = self.must(Op.ALLOC_PD).pd
-        return pdn
+        return int(self.must(Op.ALLOC_PD).pd)
 
     def command(self, op: Op, **fields: Any) -> Answer:
         """Run the process's command; buffers and records that ``fields`` name get umems.

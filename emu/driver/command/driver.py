@@ -27,8 +27,7 @@ class Driver(BringUp):
 
     def alloc_pd(self) -> int:
         """Run ALLOC_PD; return the domain's number."""
-        pdn: int = self.must(Op.ALLOC_PD).pd
-        return pdn
+        return int(self.must(Op.ALLOC_PD).pd)
 
     def create_mkey(self, pd: int, **context: object) -> int:
         """Create a key over all memory for local access.
@@ -37,8 +36,7 @@ class Driver(BringUp):
         DriverCommandError if refused.
         """
         context = {"pd": pd, "length64": 1, "lr": 1, "lw": 1, "qpn": 0xFFFFFF} | context
-        index: int = self.must(Op.CREATE_MKEY, memory_key_mkey_entry=context).mkey_index
-        return index
+        return int(self.must(Op.CREATE_MKEY, memory_key_mkey_entry=context).mkey_index)
 
     # -- completion queues and queue pairs
 
@@ -59,8 +57,7 @@ class Driver(BringUp):
 
     def create_cq(self, eqn: int, **context: Any) -> int:
         """Create a CQ that reports to an EQ; return its number."""
-        cqn: int = self.must(Op.CREATE_CQ, **self.cq_fields(eqn, **context)).cqn
-        return cqn
+        return int(self.must(Op.CREATE_CQ, **self.cq_fields(eqn, **context)).cqn)
 
     def qp_fields(
         self, pdn: int, cqn: int, *, st: int = 0, log_sq_size: int = 2, log_rq_size: int = 2,
@@ -81,8 +78,7 @@ class Driver(BringUp):
 
     def create_qp(self, pdn: int, cqn: int, **context: Any) -> int:
         """Create a queue pair in RST, with one CQ for both directions; return its number."""
-        qpn: int = self.must(Op.CREATE_QP, **self.qp_fields(pdn, cqn, **context)).qpn
-        return qpn
+        return int(self.must(Op.CREATE_QP, **self.qp_fields(pdn, cqn, **context)).qpn)
 
     # -- shared receive queues
 
@@ -104,8 +100,7 @@ class Driver(BringUp):
 
     def create_rmp(self, pdn: int, **context: Any) -> int:
         """Run CREATE_RMP; return the queue's number."""
-        rmpn: int = self.must(Op.CREATE_RMP, **self.rmp_fields(pdn, **context)).rmpn
-        return rmpn
+        return int(self.must(Op.CREATE_RMP, **self.rmp_fields(pdn, **context)).rmpn)
 
     def xrc_srq_fields(
         self, pdn: int, xrcd: int, cqn: int, /, *, log_size: int = 2, log_rq_stride: int = 1,
@@ -130,8 +125,7 @@ class Driver(BringUp):
         Raises DriverCommandError if refused.
         """
         fields = self.xrc_srq_fields(pdn, xrcd, cqn, **context)
-        srqn: int = self.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn
-        return srqn
+        return int(self.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn)
 
     def srq_fields(
         self, pdn: int, *, log_size: int = 2, log_rq_stride: int = 1, **context: object
@@ -149,8 +143,7 @@ class Driver(BringUp):
 
     def create_srq(self, pdn: int, **context: Any) -> int:
         """Run CREATE_SRQ; return the queue's number."""
-        srqn: int = self.must(Op.CREATE_SRQ, **self.srq_fields(pdn, **context)).srqn
-        return srqn
+        return int(self.must(Op.CREATE_SRQ, **self.srq_fields(pdn, **context)).srqn)
 
     def _record(self) -> int:
         """Allocate a doorbell record in 64 bytes of its own; return its address."""

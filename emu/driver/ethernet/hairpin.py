@@ -38,10 +38,10 @@ def sender_of(number: int, vhca: int, state: SqState = SqState.RST) -> dict[str,
     return {"sq_state": state, "ctx": ctx}
 
 
-def receiver_for(number: int, vhca: int, state: RqState = RqState.RST) -> dict[str, Any]:
-    """Return fields of MODIFY_RQ that pair a receive queue, in ``state``, with a send queue."""
+def receiver_for(number: int, vhca: int) -> dict[str, Any]:
+    """Return fields of MODIFY_RQ that pair a receive queue, in RST, with a send queue."""
     ctx = {"state": RqState.RDY, "hairpin_peer_sq": number, "hairpin_peer_vhca": vhca}
-    return {"rq_state": state, "ctx": ctx}
+    return {"rq_state": RqState.RST, "ctx": ctx}
 
 
 class HairpinPair:

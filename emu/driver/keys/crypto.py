@@ -30,14 +30,13 @@ def dek_fields(pdn: int, key: bytes, size: int = 0, **fields: Any) -> dict[str, 
     return {"op_mod": GeneralObject.ENCRYPTION_KEY, "extra": bytes(obj.buf)}
 
 
-def create_dek(node: Endpoint, key: bytes, size: int = 0, *, uid: int = 0, **fields: Any) -> int:
+def create_dek(node: Endpoint, key: bytes, size: int = 0, **fields: Any) -> int:
     """Create an encryption key (mlx5dv_dek_create); return its number.
 
     Raises DriverError when it is refused.
     """
     given = dek_fields(node.pdn, key, size, **fields)
-    number: int = node.driver.must(Op.CREATE_GENERAL_OBJECT, uid=uid, **given).obj_id
-    return number
+    return int(node.driver.must(Op.CREATE_GENERAL_OBJECT, **given).obj_id)
 
 
 def login_fields(credential: bytes, **fields: Any) -> dict[str, Any]:
@@ -52,8 +51,7 @@ def login(driver: Driver, credential: bytes, *, uid: int = 0) -> int:
     Raises DriverError when it is refused.
     """
     given = login_fields(credential)
-    number: int = driver.must(Op.CREATE_GENERAL_OBJECT, uid=uid, **given).obj_id
-    return number
+    return int(driver.must(Op.CREATE_GENERAL_OBJECT, uid=uid, **given).obj_id)
 
 
 class CryptoKey(SignatureKey):

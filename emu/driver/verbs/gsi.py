@@ -152,10 +152,13 @@ def joined(
     return int(record_out.mlid)
 
 
-def left(node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER) -> None:
-    """Remove a node's port from a group. Raises DriverError for an answer with an error status."""
+def left(node: Node, mgid: bytes) -> None:
+    """Remove a node's port, a full member, from a group.
+
+    Raises DriverError for an answer with an error status.
+    """
     gsi = Gsi(node)
-    record = {"mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state}
+    record = {"mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": JoinState.FULL_MEMBER}
     answer, _ = gsi.ask_sa(Method.DELETE, SaAttr.MC_MEMBER_REC, sa.mcmember_rec, **record)
     expect(not answer.mad_hdr.status, f"status {answer.mad_hdr.status:#x}")
     gsi.qp.destroy()

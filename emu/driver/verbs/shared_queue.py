@@ -45,7 +45,7 @@ class SharedQueue:
         self.srqn = forms[self.form](log_size, log_stride, xrcd, cq)
         self.is_ring = is_ring or self.form == "ring"
         for index in range(self.size):
-            self._link(index, 0xFFFF if self.is_ring else (index + 1) % self.size)
+            self.link(index, 0xFFFF if self.is_ring else (index + 1) % self.size)
         self.head, self.tail = 0, self.size - 1
 
     def _make(self, log_size: int, log_stride: int) -> int:
@@ -99,7 +99,8 @@ class SharedQueue:
         at = index << self.log_stride
         return self.pages[at // PAGE] + at % PAGE
 
-    def _link(self, index: int, following: int) -> None:
+    def link(self, index: int, following: int) -> None:
+        """Set the link of a WQE."""
         self.node.memory.write(self._address(index), NEXT.pack(following))
 
     def _following(self, index: int) -> int:
@@ -138,12 +139,8 @@ class SharedQueue:
     def free(self, index: int) -> None:
         """Append a completed WQE to the list of free ones; do nothing for a ring, without list."""
         if not self.is_ring:
-            self._link(self.tail, index)
+            self.link(self.tail, index)
             self.tail = index
-
-    def link(self, index: int, following: int) -> None:
-        """Set an arbitrary link, which a driver would not write."""
-        self._link(index, following)
 
     def arm(self, mark: int) -> None:
         """Arm the limit event for fewer than ``mark`` remaining WQEs, by the form's command.
