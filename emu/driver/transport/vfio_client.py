@@ -1,19 +1,14 @@
-"""vfio-user client in plain Python: QEMU's accesses to a device, one message at a time.
-
-The client runs in the test's own process. ``step`` is called while a reply is awaited, so that a
-server in the same thread runs without sleeping. Omit it for a server elsewhere.
-"""
+"""vfio-user client in plain Python: QEMU's accesses to a device, one message at a time."""
 
 from __future__ import annotations
 
 import json
 import os
-import select
 import socket
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from emu.driver.transport.awaited_socket import AwaitedSocket
 from emu.server.vfio.protocol import (
     DEVICE_INFO,
     DMA_MAP,
@@ -63,7 +58,7 @@ class Reply(NamedTuple):
     payload: bytes
 
 
-class VfioClient:
+class VfioClient(AwaitedSocket):
     """One connection to a vfio-user server."""
 
     def __init__(
@@ -72,17 +67,8 @@ class VfioClient:
         step: Callable[[], object] | None = None,
         timeout: float = 10,
     ) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.connect(os.fspath(path))
-        self._readable = select.poll()  # select() fails for a descriptor above 1,023
-        self._readable.register(self.sock, select.POLLIN)
-        self._step = step
-        self._timeout = timeout
+        super().__init__(path, step, timeout)
         self._next_id = 0
-
-    def close(self) -> None:
-        """Close the socket as QEMU does: without a message."""
-        self.sock.close()
 
     def send_raw(self, data: bytes, fds: Sequence[int] = ()) -> None:
         """Send bytes unchanged."""
@@ -149,9 +135,9 @@ class VfioClient:
         request = REGION_INFO.pack(argsz, 0, index, 0, 0, 0)
         return REGION_INFO.unpack(self.call(VfioCommand.DEVICE_GET_REGION_INFO, request))
 
-    def irq_info(self, index: int, argsz: int = IRQ_INFO.size) -> tuple[int, ...]:
+    def irq_info(self, index: int) -> tuple[int, ...]:
         """Return argsz, flags, index, count."""
-        request = IRQ_INFO.pack(argsz, 0, index, 0)
+        request = IRQ_INFO.pack(IRQ_INFO.size, 0, index, 0)
         return IRQ_INFO.unpack(self.call(VfioCommand.DEVICE_GET_IRQ_INFO, request))
 
     def set_irqs(
@@ -228,27 +214,3 @@ class VfioClient:
     def reset(self) -> None:
         """Send DEVICE_RESET."""
         assert self.call(VfioCommand.DEVICE_RESET) == b""
-
-    def _read(self, size: int) -> bytes:
-        """Wait for exactly ``size`` bytes and return them. Raises EOFError and TimeoutError."""
-        data = b""
-        deadline = time.monotonic() + self._timeout
-        while len(data) < size:
-            self._wait(deadline)
-            part = self.sock.recv(size - len(data))
-            if not part:
-                raise EOFError("the server has closed the connection")
-            data += part
-        return data
-
-    def _wait(self, deadline: float) -> None:
-        """Wait until the socket is readable; call ``step`` meanwhile if there is one.
-
-        Raises TimeoutError after ``deadline``.
-        """
-        timeout_ms = 0 if self._step else self._timeout * 1000
-        while not self._readable.poll(timeout_ms):
-            if self._step:
-                self._step()
-            if time.monotonic() > deadline:
-                raise TimeoutError("no reply")

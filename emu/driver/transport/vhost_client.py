@@ -1,19 +1,17 @@
 """vhost-user front end in plain Python: User-Mode Linux's accesses to a device.
 
-The client has one memory region and the two queues of PCI over virtio. ``step`` is called while a
-reply is awaited, so that a server in the same thread runs without sleeping.
+The client has one memory region and the two queues of PCI over virtio.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-import select
 import socket
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from emu.driver.transport.awaited_socket import AwaitedSocket
 from emu.server.vhost.pcidev import COMMANDS, INTERRUPTS
 from emu.server.vhost.protocol import (
     DESCRIPTOR,
@@ -90,7 +88,7 @@ class DriverVirtqueue:
         return head, length
 
 
-class VhostClient:
+class VhostClient(AwaitedSocket):
     """One connection to a vhost-user server."""
 
     def __init__(
@@ -103,10 +101,7 @@ class VhostClient:
         timeout: float = 10,
     ) -> None:
         """Connect, with a memory of ``size`` bytes from guest address ``base`` on."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.connect(os.fspath(path))
-        self._step = step
-        self._timeout = timeout
+        super().__init__(path, step, timeout)
         self.base = base
         self.fd = os.memfd_create("guest", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, size)
@@ -116,8 +111,8 @@ class VhostClient:
         self.calls, self.call_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Close the socket without a message; harmless when it is closed."""
-        self.sock.close()
+        """Close the socket and the memory; harmless when they are closed."""
+        super().close()
         self.memory.close()
         for fd in (self.fd, self.calls, self.call_end):
             if fd >= 0:
@@ -278,22 +273,3 @@ class VhostClient:
         self.interrupts.offer(head)
         self.kick(INTERRUPTS)
         return message
-
-    def _read(self, size: int) -> bytes:
-        """Wait for exactly ``size`` bytes, calling ``step`` meanwhile; return them.
-
-        Raises EOFError and TimeoutError.
-        """
-        data = b""
-        deadline = time.monotonic() + self._timeout
-        while len(data) < size:
-            while not select.select([self.sock], [], [], 0 if self._step else self._timeout)[0]:
-                if self._step:
-                    self._step()
-                if time.monotonic() > deadline:
-                    raise TimeoutError("no reply")
-            part = self.sock.recv(size - len(data))
-            if not part:
-                raise EOFError("the server has closed the connection")
-            data += part
-        return data
