@@ -71,13 +71,9 @@ class MsixVectors(ABC):
         that the client has set up, lowest first; the others stay latched.
         """
         self._deliver = self._send if allowed else _withhold
-        self._send_pending()
+        self.send_pending()
 
-    @abstractmethod
-    def _send(self, vector: int) -> bool:
-        """Send ``vector``; return False when the client has not set it up."""
-
-    def _send_pending(self) -> None:
+    def send_pending(self) -> None:
         """Send the latched vectors that can be sent now, lowest first; clear their pending bits.
 
         Vectors that the client has not set up, or all while forbidden, stay latched.
@@ -85,6 +81,10 @@ class MsixVectors(ABC):
         for vector in sorted(self._pending):
             if self._deliver(vector):
                 self._pending.discard(vector)
+
+    @abstractmethod
+    def _send(self, vector: int) -> bool:
+        """Send ``vector``; return False when the client has not set it up."""
 
 
 class IrqTable(MsixVectors):
@@ -145,7 +145,7 @@ class IrqTable(MsixVectors):
                 _check_eventfd(fd)
             self._assign(index, vectors, fds)
             fds.clear()
-            self._send_pending()
+            self.send_pending()
         elif count == 0:
             self._assign(index, range(len(self._fds[index])), [])
         else:

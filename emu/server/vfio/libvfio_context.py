@@ -67,10 +67,6 @@ class LibraryVectors(MsixVectors):
             self.on_blocked()
             return True
 
-    def send_pending(self) -> None:
-        """Send latched vectors that can be sent now; call after the client has set eventfds."""
-        self._send_pending()
-
 
 class Context:
     """A realized vfu_ctx_t that listens on a private path, from construction to :meth:`destroy`."""

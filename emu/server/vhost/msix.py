@@ -85,11 +85,6 @@ class MsixTable(MsixVectors):
         self._table[first : first + len(data)] = data
         self.send_pending()
 
-    def send_pending(self) -> None:
-        """Send the latched vectors that can be sent now."""
-        if self._pending:
-            self._send_pending()
-
     def _send(self, vector: int) -> bool:
         """Post the vector's message.
 
