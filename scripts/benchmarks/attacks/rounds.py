@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from functools import partial
 
 from attacks.eth import post_large
-from attacks.guest import Guest
+from attacks.guest import SLOTS, Guest
 from attacks.watch import Watch, WatchedLoop, check_arrived, pattern, probed
 from emu.device.engine.eth import receive
 from emu.device.faults.link import PlannedLink
 from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.objects.ledger import Ledger
+from emu.device.objects.object import Object
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.driver.command.resource_dump import access_once
@@ -34,11 +35,13 @@ from emu.server.net.ib.local import LocalFabric
 from emu.server.net.link.direction import LinkDirection
 from emu.server.service.pcap import Capture, PcapOptions
 from firmware_cmds.regs.dump_sources import SOURCES
-from layouts.enums import Op, PortType, QpType
+from layouts.enums import Op, PortType, QpType, RegId
 from layouts.eth_enums import ModifyField
+from layouts.regs.resource_dump import resource_dump
 
 MODEL_ETH = LINKS["connectx6"][PortType.ETH]
 ALL_SLICES = next(kind for kind, source in SOURCES.items() if source.name == "SX_SLICE_ALL")
+DUMPED = range(1 << 20, (1 << 20) + 200_000)
 GROUP_MAC = bytes.fromhex("01005e000001")
 LARGE_BYTES = 60000
 CHANGES = 30
@@ -240,11 +243,7 @@ def notices(watch: Watch) -> Iterator[None]:
 @pattern("RESOURCE_DUMP of all send queues, with 200,000 queue pairs")
 def dumped(watch: Watch) -> Iterator[None]:
     guest = Guest(watch, 512 << 20)
-    qp = guest.node.queue_pair()
-    table = guest.function.hca.queues.holders
-    holder = table[qp.qpn]
-    for number in range(1 << 20, (1 << 20) + 200_000):
-        table[number] = holder
+    table = _with_many_queues(guest)
     region = guest.node.region(1 << 16)
     yield
     opaque = 0
@@ -256,8 +255,36 @@ def dumped(watch: Watch) -> Iterator[None]:
         opaque = reg.device_opaque
         if not reg.more_dump:
             break
-    for number in range(1 << 20, (1 << 20) + 200_000):
+    for number in DUMPED:
         del table[number]
+
+
+@pattern("RESOURCE_DUMPs of all send queues, each of them begun anew, in eight slots")
+def dumped_anew(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch, 512 << 20)
+    table = _with_many_queues(guest)
+    region = guest.node.region(1 << 16)
+    reg = bytes(
+        resource_dump.new(
+            segment_type=ALL_SLICES, mkey=region.key, address=region.va, size=4, num_of_obj1=1
+        )
+    )
+    fields = {"op_mod": 0, "register_id": RegId.RESOURCE_DUMP}
+    sent = guest.submit(Op.ACCESS_REG, reg, out_extra=len(reg), **fields)
+    guest.copy_slot(SLOTS)
+    yield
+    guest.ring(SLOTS)
+    guest.collect(sent)
+    for number in DUMPED:
+        del table[number]
+
+
+def _with_many_queues(guest: Guest) -> dict[int, Object]:
+    """Add the numbers of DUMPED to the function's queues; return them all, by number."""
+    qp = guest.node.queue_pair()
+    table = guest.function.hca.queues.holders
+    table |= dict.fromkeys(DUMPED, table[qp.qpn])
+    return table
 
 
 @pattern("a capture into a pipe that nobody reads")

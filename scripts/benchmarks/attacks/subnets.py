@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from attacks.watch import Watch, WatchedLoop, pattern
 from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
+from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.port import DEFAULT_PKEY
 from emu.device.rounds.budget import POLL_BUDGET
+from emu.server.net.ib.sa.administrator import SubnetAdministrator
+from emu.server.net.ib.sa.group import GroupMember
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.topology import parse
 from layouts.enums import PortState
@@ -17,6 +21,7 @@ WAYS = 4096
 TABLE_CHANGES = 16
 SWITCHES, CABLES = 30, 120
 GROUPS = 64
+PORTS = 1000
 GUID = 0x77
 _MULTICAST_QPN = 0xFFFFFF
 _RING = """
@@ -101,3 +106,28 @@ def parallel(watch: Watch) -> Iterator[None]:
         subnet.send(lids, _MULTICAST_QPN)
         subnet.change()
     subnet.check(2 * GROUPS * 4096)
+
+
+@pattern(f"{PORTS} ports that leave {PORTS} multicast groups at once")
+def leaving(watch: Watch) -> Iterator[None]:
+    loop = WatchedLoop(watch)
+    ports = [
+        EndPort(
+            lid=lid, port_guid=lid, node_guid=lid, pkeys=(DEFAULT_PKEY,), node_description=bytes(64)
+        )
+        for lid in range(1, PORTS + 1)
+    ]
+    administrator = SubnetAdministrator(lambda: ports, lambda *_: None, loop)
+    administrator.sweep()
+    groups = administrator.groups._groups
+    (own,) = groups.values()
+    for number in range(PORTS):
+        members = {port.gid: GroupMember(1, 0) for port in ports}
+        mgid = own.mgid[:-2] + number.to_bytes(2, "big")
+        groups[mgid] = replace(own, mgid=mgid, mlid=number, is_permanent=False, members=members)
+    yield
+    ports.clear()
+    watch.round(administrator.sweep)
+    loop.run()
+    if len(groups) > 1:
+        raise RuntimeError(f"{len(groups)} groups are left")
