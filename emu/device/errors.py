@@ -37,3 +37,10 @@ class CmdError(Exception):
     def syndrome(self) -> int:
         """Value of the output's syndrome field."""
         return syndrome_of(self.reason)
+
+
+class BadParamError(CmdError):
+    """Refuses a command with BAD_PARAM_ERR, the status of most refusals."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        CmdError.__init__(self, Status.BAD_PARAM_ERR, reason, detail)

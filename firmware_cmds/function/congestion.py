@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.port.congestion import (
     LIMITS,
     PRIORITIES,
@@ -55,7 +55,7 @@ def _congestion(hca: Hca, capability: str) -> Congestion:
 def _protocol(protocol: int) -> CongProtocol:
     """Return cong_protocol as its member; raise BAD_PARAM_ERR unless R_ROCE_ECN_RP or _NP."""
     if protocol not in _LAYOUTS:
-        raise CmdError(Status.BAD_PARAM_ERR, "cong_protocol not supported", f"{protocol}")
+        raise BadParamError("cong_protocol not supported", f"{protocol}")
     return CongProtocol(protocol)
 
 
@@ -95,9 +95,7 @@ def modify_cong_params(
     }
     for name, value in changes.items():
         if value > LIMITS.get(name, _WORD):
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "congestion parameter out of its range", f"{name} {value}"
-            )
+            raise BadParamError("congestion parameter out of its range", f"{name} {value}")
     point = _point(congestion, protocol)
     for name, value in changes.items():
         setattr(point, name, value)
@@ -113,7 +111,7 @@ def _enabled_by_priority(
     """
     congestion, protocol = _congestion(hca, capability), _protocol(cmd.cong_protocol)
     if cmd.priority >= PRIORITIES:
-        raise CmdError(Status.BAD_PARAM_ERR, "priority above 7", f"{cmd.priority}")
+        raise BadParamError("priority above 7", f"{cmd.priority}")
     is_rp = protocol is CongProtocol.R_ROCE_ECN_RP
     return congestion, congestion.rp_enabled if is_rp else congestion.np_enabled
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.models.crypto import CREDENTIAL, IMPORT_KEK
 from emu.device.objects.memory.aes import unwrap_key
 from emu.device.objects.memory.dek import CryptoLogin
@@ -37,7 +37,7 @@ def unwrap(wrapped: bytes, what: str) -> bytes:
     """Return the unwrapped key; raise BAD_PARAM_ERR if the import KEK has not wrapped it."""
     key = unwrap_key(IMPORT_KEK, wrapped)
     if key is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "not wrapped by the adapter's import KEK", what)
+        raise BadParamError("not wrapped by the adapter's import KEK", what)
     return key
 
 
@@ -57,12 +57,12 @@ def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     """
     obj = crypto_login_obj.view(object_of(cmd, crypto_login_obj.size))
     if obj.credential_pointer or obj.session_import_kek_ptr:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "credential or import KEK does not exist",
+        raise BadParamError(
+            "credential or import KEK does not exist",
             f"{obj.credential_pointer}, {obj.session_import_kek_ptr}",
         )  # fmt: skip
     if not hmac.compare_digest(unwrap(obj.credential, "credential"), CREDENTIAL):
-        raise CmdError(Status.BAD_PARAM_ERR, "wrong credential")
+        raise BadParamError("wrong credential")
     return tables.objects[CryptoLogin].add(CryptoLogin())
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.memory.dek import Dek
 from firmware_cmds.function.crypto_login import need_login, object_of, unwrap
-from layouts.enums import Status
 from layouts.function.crypto import encryption_key_obj
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     """
     obj = encryption_key_obj.view(object_of(cmd, encryption_key_obj.size))
     if obj.key_purpose != _AES_XTS or obj.key_size not in _KEY_BYTES or obj.sw_wrapped:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "encryption key of this kind is not supported",
+        raise BadParamError(
+            "encryption key of this kind is not supported",
             f"key_purpose {obj.key_purpose}, key_size {obj.key_size}",
         )  # fmt: skip
     pd, each = tables.pds.need(obj.pd), _KEY_BYTES[obj.key_size]
@@ -45,7 +44,7 @@ def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     else:
         key = obj.key[:size]
     if hmac.compare_digest(key[:each], key[each : 2 * each]):
-        raise CmdError(Status.BAD_PARAM_ERR, "both keys of AES-XTS are the same")
+        raise BadParamError("both keys of AES-XTS are the same")
     return tables.objects[Dek].add(
         Dek(pd, obj.key_size, key[: 2 * each], key[2 * each :], obj.opaque)
     )

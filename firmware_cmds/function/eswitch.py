@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.icm_addresses import IcmKind, vport_address
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.state.eswitch import Eswitch, EswVport, L2Entry
@@ -43,7 +43,7 @@ def _vport(hca: Hca, cmd: VportIn) -> EswVport:
     """
     number, is_named = cmd.vport_number, cmd.other_vport or cmd.vport_number
     if is_named and (hca.eswitch is None or not hca.vhca.sees(number)):
-        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
+        raise BadParamError("no such vport", f"{number}")
     return eswitch_of(hca).vport(number)
 
 
@@ -76,14 +76,13 @@ def modify_esw_vport_context(
     """
     vport, chosen, context = _vport(hca, cmd), cmd.field_select, cmd.esw_vport_context
     if name := first_set(chosen, _NOT_BUILT):
-        raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
+        raise BadParamError("vPort field is not settable", name)
     if chosen.fdb_to_vport_reg_c_id:
         known = hca.caps.eswitch_tables.fdb_to_vport_reg_c_id
         if context.fdb_to_vport_reg_c_id & ~known:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "registers that vPorts cannot receive",
-                f"{context.fdb_to_vport_reg_c_id:#x}",
-            )  # fmt: skip
+            raise BadParamError(
+                "registers that vPorts cannot receive", f"{context.fdb_to_vport_reg_c_id:#x}"
+            )
         vport.reg_c_id = context.fdb_to_vport_reg_c_id
 
 
@@ -108,7 +107,7 @@ def _index(tables: ObjectTables, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch,
     """
     eswitch, index = eswitch_of(tables), cmd.table_index
     if index >= 1 << tables.caps.general.log_max_l2_table:
-        raise CmdError(Status.BAD_PARAM_ERR, "index beyond log_max_l2_table", f"{index}")
+        raise BadParamError("index beyond log_max_l2_table", f"{index}")
     return eswitch, index
 
 
@@ -123,7 +122,7 @@ def set_l2_table_entry(
     """
     eswitch, index = _index(tables, cmd)
     if cmd.silent_mode_valid:
-        raise CmdError(Status.BAD_PARAM_ERR, "silent_mode is not supported")
+        raise BadParamError("silent_mode is not supported")
     mac = cmd.mac_address.mac_addr_47_32 << 32 | cmd.mac_address.mac_addr_31_0
     vlan = cmd.vlan if cmd.vlan_valid else None
     eswitch.l2_table[index] = L2Entry(mac.to_bytes(MAC_BYTES, "big"), vlan)

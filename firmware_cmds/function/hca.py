@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import OpenField, command
 from emu.device.engine import lifecycle, vhca_state
 from emu.device.engine.events import page_request
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.state.caps import GROUPS
 from emu.device.state.hca import HcaState
 from layouts.enums import CapMode, CapType, Op, PortType, Status, TeardownProfile
@@ -123,7 +123,7 @@ def teardown_hca(hca: Hca, cmd: layout.teardown_hca_in, out: layout.teardown_hca
     elif cmd.profile == TeardownProfile.FORCE_CLOSE:
         lifecycle.shut_down(hca)
     elif cmd.profile != TeardownProfile.PREPARE_FAST_TEARDOWN:
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown teardown profile", f"{cmd.profile}")
+        raise BadParamError("unknown teardown profile", f"{cmd.profile}")
 
 
 @command(Op.QUERY_ISSI, needs=HcaState.ENABLED)
@@ -140,7 +140,7 @@ def set_issi(hca: Hca, cmd: layout.set_issi_in, out: layout.set_issi_out) -> Non
     Refuse another one with BAD_PARAM_ERR.
     """
     if not SUPPORTED_ISSI >> min(cmd.current_issi, 31) & 1:
-        raise CmdError(Status.BAD_PARAM_ERR, "ISSI not supported", f"{cmd.current_issi}")
+        raise BadParamError("ISSI not supported", f"{cmd.current_issi}")
     hca.driver.issi = cmd.current_issi
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.adapter.lag import Lag
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.models.board_ports import MAX_PORTS
 from emu.device.state.hca import HcaState
 from layouts.enums import Op, Status
@@ -62,9 +62,7 @@ def _remap(ports: int, ctx: layout.lagc) -> tuple[int, ...]:
     """
     remap = int(ctx.tx_remap_affinity_1), int(ctx.tx_remap_affinity_2)
     if not all(1 <= port <= ports for port in remap):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "tx_remap_affinity is 0 or above num_lag_ports", f"{remap}"
-        )
+        raise BadParamError("tx_remap_affinity is 0 or above num_lag_ports", f"{remap}")
     return remap
 
 
@@ -73,7 +71,7 @@ def _mode(caps: Caps, ctx: layout.lagc) -> LagPortSelect:
     mode = int(ctx.port_select_mode)
     known = _MODES if caps.port_selection.port_select_flow_table else _MODES[:1]
     if mode not in known:
-        raise CmdError(Status.BAD_PARAM_ERR, "port_select_mode not supported", f"{mode}")
+        raise BadParamError("port_select_mode not supported", f"{mode}")
     return LagPortSelect(mode)
 
 
@@ -84,11 +82,9 @@ def _active(caps: Caps, ports: int, ctx: layout.lagc) -> int:
     """
     active = int(ctx.active_port)
     if active and not caps.port_selection.port_select_flow_table_bypass:
-        raise CmdError(Status.BAD_PARAM_ERR, "active_port without port_select_flow_table_bypass")
+        raise BadParamError("active_port without port_select_flow_table_bypass")
     if active >> ports:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "active_port has bits above num_lag_ports", f"{active:#x}"
-        )
+        raise BadParamError("active_port has bits above num_lag_ports", f"{active:#x}")
     return active
 
 
@@ -107,7 +103,7 @@ def create_lag(hca: Hca, cmd: layout.create_lag_in, out: layout.create_lag_out) 
     mode = _mode(hca.caps, cmd.ctx)
     is_native = bool(cmd.ctx.fdb_selection_mode)
     if is_native and not hca.caps.general.lag_native_fdb_selection:
-        raise CmdError(Status.BAD_PARAM_ERR, "no native selection of the FDB")
+        raise BadParamError("no native selection of the FDB")
     by_affinity = mode is LagPortSelect.QUEUE_AFFINITY
     ports = len(board.adapters)
     remap = _remap(ports, cmd.ctx) if by_affinity else _EACH_ITS_OWN
@@ -135,9 +131,7 @@ def modify_lag(hca: Hca, cmd: layout.modify_lag_in, out: layout.modify_lag_out) 
         return
     by_affinity = lag.mode is LagPortSelect.QUEUE_AFFINITY
     if cmd.field_select != ModifyLag.TX_REMAP_AFFINITY or not by_affinity:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "field of a LAG cannot be modified", f"{cmd.field_select:#x}"
-        )
+        raise BadParamError("field of a LAG cannot be modified", f"{cmd.field_select:#x}")
     lag.remap = _remap(ports, cmd.ctx)
 
 

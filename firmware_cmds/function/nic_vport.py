@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
 from emu.device.engine.events import vport_change
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.port.eth.vport import NicVport, VportChange
 from firmware_cmds.options import first_set
@@ -93,7 +93,7 @@ def _list_type(number: int) -> NvprtListType:
     try:
         return NvprtListType(number)
     except ValueError:
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown list type", f"{number}") from None
+        raise BadParamError("unknown list type", f"{number}") from None
 
 
 def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
@@ -117,13 +117,13 @@ def modify_nic_vport_context(
     """
     vport, chosen, context = hca.nic_vport, cmd.field_select, cmd.nic_vport_context
     if name := first_set(chosen, _NOT_SETTABLE):
-        raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
+        raise BadParamError("vPort field is not settable", name)
     if (name := first_set(chosen, _OF_MANAGERS)) and not is_switched(hca, cmd):
-        raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
+        raise BadParamError("vPort field is not settable", name)
     if chosen.mtu and context.mtu > vport.port.max_mtu:
-        raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{context.mtu}")
+        raise BadParamError("MTU above the port's maximum", f"{context.mtu}")
     if chosen.roce_en and context.roce_en and not hca.caps.general.roce:
-        raise CmdError(Status.BAD_PARAM_ERR, "port has no RoCE")
+        raise BadParamError("port has no RoCE")
     address = _permanent_address(context, cmd) if chosen.permanent_address else b""
     kind, entries = _list_type(context.allowed_list_type), _entries(hca.caps, chosen, context)
 
@@ -184,7 +184,7 @@ def _permanent_address(
     given = context.permanent_address
     address: int = given.mac_addr_47_32 << 32 | given.mac_addr_31_0
     if (not address and not cmd.other_vport) or address & _GROUP_BIT:
-        raise CmdError(Status.BAD_PARAM_ERR, "not a unicast address", f"{address:#014x}")
+        raise BadParamError("not a unicast address", f"{address:#014x}")
     return address.to_bytes(MAC_BYTES, "big")
 
 
@@ -218,7 +218,7 @@ def _entries(
     mask = _VID_MASK if kind is NvprtListType.VLAN else _MAC_MASK
     entries = [given[at] & mask for at in range(size)]
     if kind is NvprtListType.UC and any(entry & _GROUP_BIT for entry in entries):
-        raise CmdError(Status.BAD_PARAM_ERR, "multicast address in the list of unicast addresses")
+        raise BadParamError("multicast address in the list of unicast addresses")
     return entries
 
 
@@ -247,11 +247,9 @@ def modify_vport_state(
     """
     is_esw = cmd.op_mod == VportStateOpMod.ESW_VPORT and is_switched(hca, cmd)
     if cmd.op_mod != VportStateOpMod.VNIC_VPORT and not is_esw:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "function has no embedded switch", f"op_mod {cmd.op_mod}"
-        )
+        raise BadParamError("function has no embedded switch", f"op_mod {cmd.op_mod}")
     if cmd.admin_state not in tuple(VportAdminState):
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown vPort state", f"{cmd.admin_state}")
+        raise BadParamError("unknown vPort state", f"{cmd.admin_state}")
     if is_esw:
         lifecycle.set_switch_state(hca.nic_vport, hca.adapter, VportAdminState(cmd.admin_state))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.pages import check_pages
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import PAGES_PER_PORTION
@@ -29,7 +29,7 @@ def query_pages(hca: Hca, cmd: layout.query_pages_in, out: layout.query_pages_ou
     function wants none of its own driver.
     """
     if cmd.op_mod not in (BootPages.BOOT, BootPages.INIT, BootPages.REGULAR):
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
+        raise BadParamError("unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
     is_asked = cmd.op_mod != BootPages.REGULAR and not hca.vhca.is_virtual
     out.num_pages = hca.fwpages.boot_pages if is_asked else 0
 
@@ -56,7 +56,7 @@ def manage_pages(
     elif cmd.op_mod == PageOp.CANT_GIVE:
         held.refuse()
     else:
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown MANAGE_PAGES op_mod", f"{cmd.op_mod}")
+        raise BadParamError("unknown MANAGE_PAGES op_mod", f"{cmd.op_mod}")
 
 
 def _take_pages(
@@ -83,7 +83,7 @@ def _take_pages(
         different.update(dict.fromkeys(pages[first : first + PAGES_PER_PORTION]))
         yield
     if len(different) != count:
-        raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
+        raise BadParamError("page address appears twice")
     compared, seen = 0, -1
     while seen != giver.fwpages.accepted:  # a short command may give pages between two portions
         seen = giver.fwpages.accepted
@@ -92,7 +92,7 @@ def _take_pages(
                 compared = 0
                 yield
             if given.holds_any(different):
-                raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
+                raise BadParamError("page address appears twice")
             compared += count
     _check_enabled(hca.vhca)
     _check_space(held, count)  # other commands may have used it up

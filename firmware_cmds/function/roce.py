@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.port.eth.roce.framing import is_ipv4
 from emu.device.port.eth.roce.gids import MAC_BYTES, NO_MAC, GidEntry
 from layouts.enums import Op, Status
@@ -33,7 +33,7 @@ def _index(
         raise CmdError(Status.BAD_OP_ERR, "port has no RoCE")
     index = cmd.roce_address_index
     if index >= len(gids):
-        raise CmdError(Status.BAD_PARAM_ERR, "roce_address_index beyond the table", f"{index}")
+        raise BadParamError("roce_address_index beyond the table", f"{index}")
     return index
 
 
@@ -71,7 +71,7 @@ def _check(entry: GidEntry, *, is_manager: bool) -> None:
     ``is_manager`` permits the type IPv4 for any address.
     """
     if entry.version not in (RoceVersion.VERSION_1, RoceVersion.VERSION_2):
-        raise CmdError(Status.BAD_PARAM_ERR, "RoCE version not supported", f"{entry.version}")
+        raise BadParamError("RoCE version not supported", f"{entry.version}")
     # Version 1 has one header for both kinds of addresses, so their type is not checked.
     expected = RoceL3Type.IPV4 if is_ipv4(entry.gid) else RoceL3Type.IPV6
     if (
@@ -79,15 +79,11 @@ def _check(entry: GidEntry, *, is_manager: bool) -> None:
         and entry.l3_type != expected
         and not (is_manager and entry.l3_type == RoceL3Type.IPV4)
     ):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "roce_l3_type does not match the address", f"{entry.l3_type}"
-        )
+        raise BadParamError("roce_l3_type does not match the address", f"{entry.l3_type}")
     if entry.mac == NO_MAC or entry.mac[0] & _GROUP:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "source MAC address is zero or multicast", entry.mac.hex(":")
-        )
+        raise BadParamError("source MAC address is zero or multicast", entry.mac.hex(":"))
     if entry.vlan is not None and not 0 < entry.vlan <= _LAST_VLAN:
-        raise CmdError(Status.BAD_PARAM_ERR, "VLAN ID is not 1 to 4094", f"{entry.vlan}")
+        raise BadParamError("VLAN ID is not 1 to 4094", f"{entry.vlan}")
 
 
 @command(Op.QUERY_ROCE_ADDRESS, privileged=True)

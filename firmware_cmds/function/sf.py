@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import vhca_state
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from layouts.enums import Op, Status
 from layouts.eth_enums import VhcaState
 from layouts.function import sf as layout
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _all(parts: SubFunctions[Hca] | None) -> SubFunctions[Hca]:
     if parts is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "function manages no sub-functions")
+        raise BadParamError("function manages no sub-functions")
     return parts
 
 
@@ -29,9 +29,7 @@ def _named(own: SubFunctions[Hca] | None, number: int) -> SubFunction[Hca]:
     """Return the record of a sub-function's number; raise BAD_PARAM_ERR if there is none."""
     sf = _all(own).find(number)
     if sf is None:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "no sub-function has this number", f"function_id {number:#x}"
-        )
+        raise BadParamError("no sub-function has this number", f"function_id {number:#x}")
     return sf
 
 
@@ -117,5 +115,5 @@ def _checked(
     own: SubFunctions[Hca] | None, cmd: layout.query_vhca_state_in | layout.modify_vhca_state_in
 ) -> SubFunction[Hca]:
     if cmd.embedded_cpu_function:
-        raise CmdError(Status.BAD_PARAM_ERR, "there is no embedded CPU")
+        raise BadParamError("there is no embedded CPU")
     return _named(own, cmd.function_id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.port import counts
 from emu.device.port.ib.port import (
     DEFAULT_PKEY,
@@ -77,17 +77,15 @@ def modify_hca_vport_context(
     context, port = cmd.hca_vport_context, hca.ib
     fields = context.field_select
     if fields & ~_GIVEN or (fields and not cmd.other_vport):
-        raise CmdError(Status.BAD_PARAM_ERR, "field is not settable", f"field_select {fields:#x}")
+        raise BadParamError("field is not settable", f"field_select {fields:#x}")
     policy = port.given.policy
     if fields & HcaVportField.STATE_POLICY:
         if context.vport_state_policy not in tuple(VportPolicy):
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "unknown policy of a vPort", f"{context.vport_state_policy}"
-            )
+            raise BadParamError("unknown policy of a vPort", f"{context.vport_state_policy}")
         policy = VportPolicy(context.vport_state_policy)
     selected = context.cap_mask1_field_select
     if selected & ~SETTABLE_CAPS:
-        raise CmdError(Status.BAD_PARAM_ERR, "capability bit is not settable", f"{selected:#x}")
+        raise BadParamError("capability bit is not settable", f"{selected:#x}")
     if fields & HcaVportField.PORT_GUID:
         port.given.port_guid = context.port_guid
     if fields & HcaVportField.NODE_GUID:
@@ -145,7 +143,7 @@ def _indices(index: int, entries: int, room: int) -> range:
             )
         return range(entries)
     if index >= entries:
-        raise CmdError(Status.BAD_PARAM_ERR, "index beyond the table", f"{index} of {entries}")
+        raise BadParamError("index beyond the table", f"{index} of {entries}")
     if room < 1:
         raise CmdError(Status.BAD_OUTP_LEN_ERR, "output is too short for an entry")
     return range(index, index + 1)
@@ -163,7 +161,7 @@ def query_vport_state(
     out.admin_state = out.state = int(hca.vport.is_up)
     if cmd.op_mod == VportStateOpMod.ESW_VPORT:
         if not is_switched(hca, cmd):
-            raise CmdError(Status.BAD_PARAM_ERR, "function has no embedded switch")
+            raise BadParamError("function has no embedded switch")
         out.admin_state = hca.nic_vport.switch_state
 
 

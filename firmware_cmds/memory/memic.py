@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.memic import MEMIC_PAGE, Memic, MemicArea, MemicOperation
 from layouts.enums import Op, Status
 from layouts.memory import memic as layout
@@ -45,9 +45,7 @@ def alloc_memic(
     area, caps = _need(tables.memic), tables.caps.device_memory
     start, size = cmd.range_start_addr, cmd.range_size
     if start % MEMIC_PAGE or size % MEMIC_PAGE or not 0 < cmd.memic_size <= size:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "device memory is not in whole pages", f"{start:#x}+{size:#x}"
-        )
+        raise BadParamError("device memory is not in whole pages", f"{start:#x}+{size:#x}")
     if cmd.log_memic_addr_alignment > caps.log_max_memic_addr_alignment:
         raise CmdError(
             Status.LIM_ERR, "alignment above log_max_memic_addr_alignment",
@@ -88,7 +86,7 @@ def modify_memic(
     memic = _memic(_need(tables.memic), cmd.memic_start_addr)
     number = cmd.memic_operation_type
     if not tables.caps.device_memory.memic_operations & 1 << number:
-        raise CmdError(Status.BAD_PARAM_ERR, "memic_operation_type not supported", f"{number:#x}")
+        raise BadParamError("memic_operation_type not supported", f"{number:#x}")
     operation = MemicOperation(number)
     if cmd.op_mod == _ALLOC:
         memic.operations.add(operation)
@@ -96,4 +94,4 @@ def modify_memic(
     elif cmd.op_mod == _DEALLOC:
         memic.operations.discard(operation)
     else:
-        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+        raise BadParamError("op_mod not supported", f"{cmd.op_mod}")

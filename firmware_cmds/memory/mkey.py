@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.checks import bind_to_owner
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.key_context import ANY_QPN, KeyContext
 from emu.device.objects.memory.memic import Memic, MemicArea
 from emu.device.objects.memory.mkey import OCTWORD, Mkey, translation_bytes
@@ -67,11 +67,7 @@ def create_mkey(
     # A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address.
     may_name_pages = tables.caller.uid == DRIVER_UID or (mode == _MTT and is_over_umem)
     if mode in _PHYSICAL and not may_name_pages:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "a user context may only create keys over a umem",
-            f"mode {mode:#x}",
-        )
+        raise BadParamError("a user context may only create keys over a umem", f"mode {mode:#x}")
     pd = tables.pds.need(decoded.pd)
     umem = tables.umems.need(cmd.mkey_umem_id) if is_over_umem else None
     xlt, pages = _translations(tables, decoded, cmd.buf, actual * OCTWORD, is_over_umem), None
@@ -101,8 +97,7 @@ def _memic(area: MemicArea | None, ctx: layout.mkc) -> Memic:
     """
     owner = area.owner(ctx.start_addr, ctx.len) if area is not None else None
     if owner is None or not _is_fixed(ctx):
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
+        raise BadParamError(
             "a MEMIC key must cover allocated device memory, without free, length64 and umr_en",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )  # fmt: skip
@@ -117,8 +112,7 @@ def _icm(memory: IcmMemory | None, ctx: layout.mkc) -> SwIcm:
     """
     owner = memory.owner(ctx.start_addr, ctx.len) if memory is not None else None
     if owner is None or not _is_fixed(ctx):
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
+        raise BadParamError(
             "an SW_ICM key must cover allocated software ICM, without free, length64 and umr_en",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )  # fmt: skip
@@ -142,9 +136,7 @@ def _translations(
     mode, octwords = key.mode, key.octwords
     if mode in _WITHOUT_LIST:
         if octwords:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "a key of this mode takes no translations", f"{octwords}"
-            )
+            raise BadParamError("a key of this mode takes no translations", f"{octwords}")
         return b""
     entries = octwords * 2 if mode == _MTT else octwords
     limit = _max_entries(tables.caps, mode)
@@ -156,9 +148,7 @@ def _translations(
     tables.ledger.check("mkey", translation_bytes(mode, octwords))
     if is_over_umem:
         if mode != _MTT:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "only a key of pages can lie over a umem", f"mode {mode:#x}"
-            )
+            raise BadParamError("only a key of pages can lie over a umem", f"mode {mode:#x}")
         return b""
     given = buf[_CREATE_BYTES:]
     if actual > len(given):
@@ -166,9 +156,7 @@ def _translations(
             Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{len(given)} of {actual}"
         )
     if actual > octwords * OCTWORD:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "list of translations is longer than the key", f"{actual} bytes"
-        )
+        raise BadParamError("list of translations is longer than the key", f"{actual} bytes")
     return bytes(given[:actual])
 
 
@@ -186,19 +174,15 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.mkc) -> Porti
     """
     shift, memory = ctx.log_page_size, umem.memory
     if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "page size of the key does not fit its umem", f"{umem!r}"
-        )
+        raise BadParamError("page size of the key does not fit its umem", f"{umem!r}")
     within = ctx.start_addr & (1 << shift) - 1
     is_inside = offset < memory.length and offset + ctx.len <= memory.length
     if not is_inside or memory.address(offset) & (1 << shift) - 1 != within:
-        raise CmdError(Status.BAD_PARAM_ERR, "key leaves its umem", f"{offset:#x}+{ctx.len:#x}")
+        raise BadParamError("key leaves its umem", f"{offset:#x}+{ctx.len:#x}")
     rights = MTT_READ | (MTT_WRITE if umem.is_writable else 0)
     count = -(-(within + ctx.len) >> shift)
     if 8 * count > ctx.translations_octword_size * OCTWORD:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "key is too short for the pages of its umem", f"{count} pages"
-        )
+        raise BadParamError("key is too short for the pages of its umem", f"{count} pages")
     for share in memory.split(offset - within, count, shift):
         low_bytes(share)[:] = bytes((rights,)) * len(share)
         pages.write(pages.count, share)
@@ -237,7 +221,7 @@ def create_psv(tables: ObjectTables, cmd: layout.create_psv_in, out: layout.crea
     ledger with LIM_ERR before any is created.
     """
     if not 1 <= cmd.num_psv <= 4:
-        raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
+        raise BadParamError("num_psv is not 1 to 4", f"{cmd.num_psv}")
     pd = tables.pds.need(cmd.pd)
     if len(tables.psvs) + cmd.num_psv >= tables.psvs.limit:
         raise CmdError(Status.LIM_ERR, "out of psv handles")

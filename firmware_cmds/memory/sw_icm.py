@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.sw_icm import AREAS, LOG_BLOCK, SwIcm, free_each
 from firmware_cmds.given_object import given_object
 from layouts.enums import Status
@@ -32,13 +32,9 @@ def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one range", f"{1 << cmd.log_obj_range}")
     if log_size < LOG_BLOCK or start % (1 << LOG_BLOCK):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "software ICM is not in whole blocks", f"{start:#x}, {log_size}"
-        )
+        raise BadParamError("software ICM is not in whole blocks", f"{start:#x}, {log_size}")
     if log_size >= 64 or not any(area.has(start, 1 << log_size) for area in AREAS):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "software ICM lies outside its areas", f"{start:#x}, {log_size}"
-        )
+        raise BadParamError("software ICM lies outside its areas", f"{start:#x}, {log_size}")
     if not memory.is_free(start, 1 << log_size):
         raise CmdError(Status.NO_RES_ERR, "software ICM is not free", f"{start:#x}, {log_size}")
     icm = SwIcm(start, log_size)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.domains import QCounter
-from layouts.enums import Op, PortType, Status
+from layouts.enums import Op, PortType
 from layouts.objects import counter as layout
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def query_q_counter(
     BAD_RES_ERR.
     """
     if cmd.aggregate:
-        raise CmdError(Status.BAD_PARAM_ERR, "a command can read only one counter set")
+        raise BadParamError("a command can read only one counter set")
     counter = tables.counters.need(cmd.counter_set_id)
     for name, value in counter.values.items():
         setattr(out, name, value & 0xFFFFFFFF)

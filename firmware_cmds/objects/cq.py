@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.events import cq as cq_engine
 from emu.device.engine.events.held import write_held
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.pages import PageList, queue_buffer
 from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Compression, Cq, Moderation
@@ -63,9 +63,9 @@ def create_cq(hca: Hca, cmd: layout.create_cq_in, out: layout.create_cq_out) -> 
     """
     ctx = cmd.cq_context.copy()
     if name := first_set(ctx, _NOT_BUILT):
-        raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
+        raise BadParamError("CQ option not supported", name)
     if ctx.cqe_sz >= len(CQE_BYTES):
-        raise CmdError(Status.BAD_PARAM_ERR, "cqe_sz not supported", f"{ctx.cqe_sz}")
+        raise BadParamError("cqe_sz not supported", f"{ctx.cqe_sz}")
     _check_period_mode(hca.caps, ctx.cq_period_mode)
     compression = _compression(hca.caps, ctx)
     eq = hca.eqs.need(ctx.c_eqn_or_apu_element)
@@ -97,11 +97,7 @@ def _compression(caps: Caps, ctx: layout.cqc) -> Compression | None:
     general = caps.general
     layouts = CompressionLayout if general.enhanced_cqe_compression else (CompressionLayout.BASIC,)
     if ctx.cqe_compression_layout not in tuple(layouts):
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "cqe_compression_layout not supported",
-            f"{ctx.cqe_compression_layout}",
-        )
+        raise BadParamError("cqe_compression_layout not supported", f"{ctx.cqe_compression_layout}")
     is_able = general.cqe_compression_128 if ctx.cqe_sz else general.cqe_compression
     form = _form(general, ctx)
     if not ctx.cqe_comp_en or ctx.cc or not is_able or form is None:
@@ -157,7 +153,7 @@ def _moderation(caps: Caps, ctx: layout.cqc) -> Moderation | None:
     if not ctx.cq_period or not ctx.cq_max_count:
         return None
     if not caps.general.cq_moderation:
-        raise CmdError(Status.BAD_PARAM_ERR, "CQ moderation is not supported")
+        raise BadParamError("CQ moderation is not supported")
     starts_from_cqe = ctx.cq_period_mode == CqPeriodMode.START_FROM_CQE
     return Moderation(ctx.cq_max_count, ctx.cq_period * NS_PER_US, starts_from_cqe)
 
@@ -174,7 +170,7 @@ def modify_cq(hca: Hca, cmd: layout.modify_cq_in, out: layout.modify_cq_out) -> 
     elif cmd.op_mod == _OP_MOD_MODIFY:
         _modify(hca.caps, hca.events, cq, cmd)
     else:
-        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+        raise BadParamError("op_mod not supported", f"{cmd.op_mod}")
 
 
 def _modify(caps: Caps, events: Events, cq: Cq, cmd: layout.modify_cq_in) -> None:
@@ -186,10 +182,10 @@ def _modify(caps: Caps, events: Events, cq: Cq, cmd: layout.modify_cq_in) -> Non
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select & ModifyCq.PERIOD_MODE:
         if not caps.general.cq_period_mode_modify:
-            raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", "cq_period_mode")
+            raise BadParamError("CQ field cannot be modified", "cq_period_mode")
         _check_period_mode(caps, given.cq_period_mode)
     if unknown := select & ~sum(ModifyCq):
-        raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", f"{unknown:#x}")
+        raise BadParamError("CQ field cannot be modified", f"{unknown:#x}")
     changed = cq.ctx.copy()
     for flag, name in (
         (ModifyCq.PERIOD, "cq_period"),
@@ -214,7 +210,7 @@ def _check_period_mode(caps: Caps, mode: int) -> None:
     """
     modes = (CqPeriodMode.START_FROM_EQE, CqPeriodMode.START_FROM_CQE)
     if mode not in modes[: 1 + caps.general.cq_period_start_from_cqe]:
-        raise CmdError(Status.BAD_PARAM_ERR, "cq_period_mode not supported", f"{mode}")
+        raise BadParamError("cq_period_mode not supported", f"{mode}")
 
 
 def _resize(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> Portions[None]:
@@ -225,20 +221,14 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> Portions[None]:
     BAD_RES_STATE_ERR, and a ring that is too large LIM_ERR.
     """
     if not hca.caps.general.cq_resize:
-        raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
+        raise BadParamError("CQ resize is not supported")
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select != sum(ResizeCq):
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "resize must select size, page offset and page size",
-            f"{select:#x}",
-        )
+        raise BadParamError("resize must select size, page offset and page size", f"{select:#x}")
     if cmd.cq_umem_valid or cq.umems:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "resizing a CQ over a umem is not supported", f"{cq!r}"
-        )
+        raise BadParamError("resizing a CQ over a umem is not supported", f"{cq!r}")
     if given.cqe_sz != cq.ctx.cqe_sz:
-        raise CmdError(Status.BAD_PARAM_ERR, "resize must keep cqe_sz", f"{given.cqe_sz}")
+        raise BadParamError("resize must keep cqe_sz", f"{given.cqe_sz}")
     with holding(cq):
         buffer = yield from _buffer(hca.caps, hca.memory, cmd, given, cq.stride)
     hca.ledger.check(cq.kind, buffer.host_bytes - cq.buffer.host_bytes)

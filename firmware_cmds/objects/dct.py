@@ -8,12 +8,12 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.qp import attributes
 from emu.device.engine.rc.dynamic import end_some
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.dct import Dct
 from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.wq import response_scatter, user_index
-from layouts.enums import EventType, Op, Status
+from layouts.enums import EventType, Op
 from layouts.objects import dct as layout
 from layouts.rings.eqe import eqe_dct
 
@@ -38,13 +38,13 @@ def create_dct(hca: Hca, cmd: layout.create_dct_in, out: layout.create_dct_out) 
     attributes.check_pkey_index(hca.caps, ctx.pkey_index)
     hca.link.check_source(ctx.my_addr_index)
     if ctx.mtu not in attributes.MTU_CODES:
-        raise CmdError(Status.BAD_PARAM_ERR, "MTU is not one of IBTA's codes", f"{ctx.mtu}")
+        raise BadParamError("MTU is not one of IBTA's codes", f"{ctx.mtu}")
     if ctx.rlky and hca.caller.uid != DRIVER_UID:
-        raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the reserved lkey")
+        raise BadParamError("only the driver may use the reserved lkey")
     number = ctx.counter_set_id
     srq = hca.srqs.need(ctx.srqn_xrqn)
     if srq.tags is not None:
-        raise CmdError(Status.BAD_PARAM_ERR, "tag matching is for RC", f"{srq!r}")
+        raise BadParamError("tag matching is for RC", f"{srq!r}")
     dct = Dct(
         ctx,
         pd=hca.pds.need(ctx.pd),

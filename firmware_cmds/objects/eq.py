@@ -8,7 +8,7 @@ from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
 from emu.device.engine.events import board
 from emu.device.engine.events import eq as eq_engine
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.pages import queue_buffer
 from emu.device.objects.queues.eq import Eq
 from emu.device.rounds.portions import Portions, finish
@@ -43,7 +43,7 @@ def create_eq(hca: Hca, cmd: layout.create_eq_in, out: layout.create_eq_out) -> 
     if ctx.log_eq_size > hca.caps.general.log_max_eq_sz:
         raise CmdError(Status.LIM_ERR, "log_eq_size above log_max_eq_sz", f"{ctx.log_eq_size}")
     if ctx.intr >= MSIX_VECTORS:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"intr {ctx.intr}")
+        raise BadParamError("no such interrupt vector", f"intr {ctx.intr}")
     hca.need_uar(ctx.uar_page)
     hca.eqs.check_space()
     size = EQE_BYTES << ctx.log_eq_size
@@ -100,11 +100,11 @@ def config_int_moderation(
     """
     vector = cmd.int_vector
     if vector >= MSIX_VECTORS:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"int_vector {vector}")
+        raise BadParamError("no such interrupt vector", f"int_vector {vector}")
     if cmd.op_mod == _WRITE:
         eq_engine.moderate(hca.events, vector, cmd.min_delay * _NS_PER_US)
     elif cmd.op_mod != _READ:
-        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+        raise BadParamError("op_mod not supported", f"{cmd.op_mod}")
     moderation = hca.events.vector_moderation.get(vector)
     out.int_vector = vector
     out.min_delay = moderation.delay_ns // _NS_PER_US if moderation is not None else 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.queues.queue import ReservedQpn
 from firmware_cmds.function import crypto_login, dek
 from firmware_cmds.memory import sw_icm
@@ -53,7 +53,7 @@ _MAKERS: Mapping[int, _Maker] = {
 def _check_type(caps: Caps, obj_type: int) -> None:
     """Refuse with BAD_PARAM_ERR a type that is not in general_obj_types."""
     if not caps.general.general_obj_types >> obj_type & 1:
-        raise CmdError(Status.BAD_PARAM_ERR, "general object type not supported", f"{obj_type:#x}")
+        raise BadParamError("general object type not supported", f"{obj_type:#x}")
 
 
 @command(Op.CREATE_GENERAL_OBJECT)
@@ -87,10 +87,7 @@ def modify_general_object(
     """
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod != GeneralObject.SCHEDULING_ELEMENT:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "general object of this type cannot be modified",
-            f"{cmd.op_mod:#x}",
-        )  # fmt: skip
+        raise BadParamError("general object of this type cannot be modified", f"{cmd.op_mod:#x}")
     scheduling.modify(hca, cmd)
 
 
@@ -111,10 +108,7 @@ def query_general_object(
     """
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod not in _READERS:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "general object of this type cannot be queried",
-            f"{cmd.op_mod:#x}",
-        )  # fmt: skip
+        raise BadParamError("general object of this type cannot be queried", f"{cmd.op_mod:#x}")
     context = _READERS[cmd.op_mod](hca, cmd.obj_id)
     out.obj_id = cmd.obj_id
     places = out.object

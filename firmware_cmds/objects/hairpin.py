@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.hairpin.pairs import named
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.hairpin import Hairpin, HairpinSq, Peer
 from emu.device.objects.eth.rq import Rq
 from layouts.enums import Status
@@ -38,7 +38,7 @@ def receive_queue(hca: Hca, ctx: rqc, counter: QCounter | None) -> Rq:
     """
     _check_sizes(hca.caps, ctx.wq)
     if ctx.mem_rq_type != MemRqType.INLINE:
-        raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
+        raise BadParamError("mem_rq_type not supported", f"{ctx.mem_rq_type}")
     hca.rqs.check_space()
     wq = ctx.wq
     waiting = Hairpin(hca.memory, wq.log_hairpin_data_sz, wq.log_hairpin_num_packets)
@@ -63,7 +63,7 @@ def _check_sizes(caps: Caps, wq: wq) -> None:
     """
     general = caps.general
     if not general.hairpin:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "hairpin")
+        raise BadParamError("queue option not supported", "hairpin")
     least, limit = general.log_min_hairpin_wq_data_sz, general.log_max_hairpin_wq_data_sz
     if not least <= wq.log_hairpin_data_sz <= limit:
         raise CmdError(
@@ -122,9 +122,7 @@ def _function(vhca: Vhca[Hca], peer: Peer) -> Hca:
     """Return the board's function with the vhca of ``peer``; else raise BAD_PARAM_ERR."""
     node: Hca | None = vhca.adapter.board.node_of(peer.vhca)
     if node is None:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "hairpin_peer_vhca is not a function of the board", f"{peer.vhca}"
-        )
+        raise BadParamError("hairpin_peer_vhca is not a function of the board", f"{peer.vhca}")
     return node
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import queues
 from emu.device.engine.events.held import write_held
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.eth.reservations import Reservations
 from emu.device.objects.eth.rq import Rq
@@ -93,7 +93,7 @@ def create_rq(hca: Hca, cmd: layout.create_rq_in, out: layout.create_rq_out) -> 
     refuse_to_processes(hca.caller, ctx, ("rlky",))
     _check_fcs(hca.caps, ctx)
     if ctx.state != RqState.RST:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
+        raise BadParamError("queue must be created in state RST", f"{ctx.state}")
     has_real_time = real_time(ctx.ts_format, hca.caps.general.rq_ts_format)
     counter = counter_set(hca.counters, ctx.counter_set_id)
     if ctx.hairpin:
@@ -112,12 +112,12 @@ def create_rq(hca: Hca, cmd: layout.create_rq_in, out: layout.create_rq_out) -> 
         rq.has_real_time = has_real_time
         out.rqn = hca.rqs.add(rq)
     else:
-        raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
+        raise BadParamError("mem_rq_type not supported", f"{ctx.mem_rq_type}")
 
 
 def _check_fcs(caps: Caps, ctx: layout.rqc) -> None:
     if ctx.scatter_fcs and not caps.ethernet.scatter_fcs:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "scatter_fcs")
+        raise BadParamError("queue option not supported", "scatter_fcs")
 
 
 def _with_own_memory(
@@ -130,13 +130,9 @@ def _with_own_memory(
     """
     kind = _WQ_TYPES.get(wq.wq_type)
     if kind is None:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
-        )
+        raise BadParamError("work queue type not supported", f"wq_type {wq.wq_type}")
     if wq.log_wq_stride < LOG_DS:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "stride shorter than one segment", f"{wq.log_wq_stride}"
-        )
+        raise BadParamError("stride shorter than one segment", f"{wq.log_wq_stride}")
     if 1 << wq.log_wq_stride > hca.caps.general.max_wqe_sz_rq:
         raise CmdError(Status.LIM_ERR, "stride above max_wqe_sz_rq", f"{wq.log_wq_stride}")
     strides = _strides(hca.caps, wq) if wq.wq_type in _STRIDING else None
@@ -162,23 +158,15 @@ def _strides(caps: Caps, wq: wq) -> Strides:
     Raises BAD_PARAM_ERR for values outside the range, and without the capability striding_rq.
     """
     if not caps.general.striding_rq:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
-        )
+        raise BadParamError("work queue type not supported", f"wq_type {wq.wq_type}")
     if wq.log_wq_stride < _LOG_STRIDING_WQE:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "stride shorter than next segment and data segment",
-            f"{wq.log_wq_stride}",
+        raise BadParamError(
+            "stride shorter than next segment and data segment", f"{wq.log_wq_stride}"
         )
     log_count = _LOG_COUNT_BASE + ((wq.log_wqe_num_of_strides ^ 8) - 8)
     least = _LOG_COUNT_LEAST if caps.general.ext_stride_num_range else _LOG_COUNT_BASE
     if log_count < least:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "log_wqe_num_of_strides not supported",
-            f"{log_count}, minimum {least}",
-        )
+        raise BadParamError("log_wqe_num_of_strides not supported", f"{log_count}, minimum {least}")
     log_size = _LOG_SIZE_BASE + wq.log_wqe_stride_size
     return Strides(log_size, log_count, is_shifted=bool(wq.two_byte_shift_en))
 
@@ -193,14 +181,12 @@ def _reservations(
     unknown headers_mkey.
     """
     if not tables.caps.general.shampo:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "shampo_enable")
+        raise BadParamError("queue option not supported", "shampo_enable")
     if strides is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "header split needs a striding queue")
+        raise BadParamError("header split needs a striding queue")
     size = 1 << _LOG_RESERVATION_BASE + wq.log_reservation_size
     if not 1 << strides.log_size <= size <= strides.count << strides.log_size:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "reservation size outside one stride to one WQE", f"{size} bytes"
-        )
+        raise BadParamError("reservation size outside one stride to one WQE", f"{size} bytes")
     alignments: dict[int, int] = {
         ShampoAlignment.BYTE: 1,
         ShampoAlignment.STRIDE: 1 << strides.log_size,
@@ -208,8 +194,7 @@ def _reservations(
     }
     align = alignments.get(ctx.shampo_no_match_alignment_granularity)
     if align is None or ctx.shampo_match_criteria_type > ShampoMatch.FIVE_TUPLE:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
+        raise BadParamError(
             "shampo alignment or match not supported",
             f"{ctx.shampo_no_match_alignment_granularity}, {ctx.shampo_match_criteria_type}",
         )
@@ -236,7 +221,7 @@ def modify_rq(hca: Hca, cmd: layout.modify_rq_in, out: layout.modify_rq_out) -> 
     state = check_transition(queues.RQ_TRANSITIONS, rq.state, cmd.rq_state, cmd.ctx.state)
     mask = cmd.modify_bitmask
     if unknown := mask & ~sum(ModifyRq):
-        raise CmdError(Status.BAD_PARAM_ERR, "RQ field cannot be modified", f"{unknown:#x}")
+        raise BadParamError("RQ field cannot be modified", f"{unknown:#x}")
     if mask & ModifyRq.SCATTER_FCS:
         _check_fcs(hca.caps, cmd.ctx)
     peer = hairpin.sender_peer(hca, rq, state, cmd.ctx) if rq.hairpin is not None else None

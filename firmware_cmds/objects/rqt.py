@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Rqt
 from layouts.enums import Op, Status
@@ -27,11 +27,9 @@ def _listed(rqs: Table[Rq], given: layout.rqtc, limit: int) -> tuple[Rq, ...]:
     """
     size = given.rqt_actual_size
     if given.list_q_type != _RQS or given.rq_vhca_id_format:
-        raise CmdError(Status.BAD_PARAM_ERR, "RQT may only list RQs of its own function")
+        raise BadParamError("RQT may only list RQs of its own function")
     if not 1 <= size <= limit:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "rqt_actual_size is 0 or above rqt_max_size", f"{size} of {limit}"
-        )
+        raise BadParamError("rqt_actual_size is 0 or above rqt_max_size", f"{size} of {limit}")
     if len(given.rq_num) < size:
         raise CmdError(Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{size} RQs")
     numbers = [entry.rq_num for entry, _ in zip(given.rq_num, range(size))]
@@ -64,9 +62,7 @@ def modify_rqt(tables: ObjectTables, cmd: layout.modify_rqt_in, out: layout.modi
     """
     rqt = tables.rqts.subject(cmd.rqtn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "RQT field cannot be modified", bytes(cmd.bitmask).hex()
-        )
+        raise BadParamError("RQT field cannot be modified", bytes(cmd.bitmask).hex())
     if not cmd.bitmask.rqn_list:
         return
     rqs = _listed(tables.rqs, cmd.ctx, rqt.ctx.rqt_max_size)

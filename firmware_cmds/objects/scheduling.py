@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import pacing
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.pacing import MAX_DEPTH, RateLimit, SchedulingElement
 from firmware_cmds.given_object import given_object
 from firmware_cmds.objects import vport_scheduling
@@ -55,10 +55,10 @@ def set_pp_rate_limit(
     if not caps.packet_pacing:
         raise CmdError(Status.BAD_OP_ERR, "packet pacing is not supported")
     if not 0 < index < caps.packet_pacing_rate_table_size:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such entry of the pacing table", f"{index}")
+        raise BadParamError("no such entry of the pacing table", f"{index}")
     low, high = caps.packet_pacing_min_rate, caps.packet_pacing_max_rate
     if rate and not low <= rate <= high:
-        raise CmdError(Status.BAD_PARAM_ERR, "rate out of range", f"{rate} kb/s")
+        raise BadParamError("rate out of range", f"{rate} kb/s")
     if rate:
         hca.rates.limits[index] = RateLimit(rate, cmd.ctx.burst_upper_bound)
     else:
@@ -115,8 +115,8 @@ def _object(given: Iterable[bytes]) -> layout.sched_elem:
     """Return the sched_elem in a command; raise BAD_PARAM_ERR unless its hierarchy is NIC."""
     obj = layout.sched_elem.view(given_object(given, layout.sched_elem.size))
     if obj.scheduling_hierarchy != NIC:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "a general object cannot be an element of the switch's tree",
+        raise BadParamError(
+            "a general object cannot be an element of the switch's tree",
             f"{obj.scheduling_hierarchy}",
         )  # fmt: skip
     return obj
@@ -136,8 +136,8 @@ def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) 
     if ctx.element_type not in _TYPES[hierarchy] or (
         ctx.element_type == TSAR and kind not in _TSARS[hierarchy]
     ):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "scheduling element of this type is not supported",
+        raise BadParamError(
+            "scheduling element of this type is not supported",
             f"element_type {ctx.element_type}, tsar_type {kind}",
         )  # fmt: skip
     parent = None
@@ -145,7 +145,7 @@ def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) 
         parent = hca.scheduling_elements.need(ctx.parent_element_id)
         _check_tree(parent, hierarchy)
         if parent.ctx.element_type != TSAR:
-            raise CmdError(Status.BAD_PARAM_ERR, "parent_element_id is not a TSAR")
+            raise BadParamError("parent_element_id is not a TSAR")
         depth = sum(1 for _ in parent.up()) + (ctx.element_type not in VPORTS)
         if depth > _max_depth(hca.caps, hierarchy):
             raise CmdError(Status.LIM_ERR, "scheduling tree is too deep")
@@ -174,9 +174,7 @@ def queue_group(elements: Table[SchedulingElement], number: int) -> SchedulingEl
         return None
     element = elements.need(number)
     if element.ctx.element_type != QUEUE_GROUP:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "scheduling element is not a queue group", f"{element.handle:#x}"
-        )
+        raise BadParamError("scheduling element is not a queue group", f"{element.handle:#x}")
     return element
 
 
@@ -194,7 +192,7 @@ def _check(tables: ObjectTables, hierarchy: int) -> None:
         raise CmdError(Status.BAD_OP_ERR, "scheduling elements are not supported")
     is_there = {NIC: qos.nic_sq_scheduling, E_SWITCH: qos.esw_scheduling and tables.eswitch}
     if not is_there.get(hierarchy):
-        raise CmdError(Status.BAD_PARAM_ERR, "scheduling_hierarchy not supported", f"{hierarchy}")
+        raise BadParamError("scheduling_hierarchy not supported", f"{hierarchy}")
 
 
 def _check_tree(element: SchedulingElement, hierarchy: int) -> None:
@@ -220,7 +218,7 @@ def _repace_queues(hca: Hca, element: SchedulingElement) -> None:
 
 def _check_share(caps: Caps, ctx: layout.scheduling_context) -> None:
     if ctx.bw_share > caps.qos.max_tsar_bw_share:
-        raise CmdError(Status.BAD_PARAM_ERR, "bw_share above its maximum", f"{ctx.bw_share}")
+        raise BadParamError("bw_share above its maximum", f"{ctx.bw_share}")
 
 
 @command(Op.MODIFY_SCHEDULING_ELEMENT, privileged=True)
@@ -250,9 +248,7 @@ def _change(
     element = hca.scheduling_elements.subject(number)
     _check_tree(element, hierarchy)
     if unknown := mask & ~(_BW_SHARE | _MAX_AVERAGE_BW):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "scheduling element field cannot be modified", f"{unknown:#x}"
-        )
+        raise BadParamError("scheduling element field cannot be modified", f"{unknown:#x}")
     if mask & _BW_SHARE:
         _check_share(hca.caps, given)
         element.ctx.bw_share = given.bw_share

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import pacing, queues
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.hairpin import HairpinSq
 from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.eth.sq import AnySq, Sq
@@ -25,7 +25,7 @@ from firmware_cmds.objects.wq import (
     user_index,
     work_queue,
 )
-from layouts.enums import Op, Status
+from layouts.enums import Op
 from layouts.eth_enums import InlineMode, SqState, WqType
 from layouts.objects import sq as layout
 
@@ -55,28 +55,26 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
     refuse_set(ctx, _NOT_BUILT)
     refuse_to_processes(hca.caller, ctx, _REACHES_ALL)
     if ctx.state != SqState.RST:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
+        raise BadParamError("queue must be created in state RST", f"{ctx.state}")
     if ctx.hairpin:
         sender = hairpin.send_queue(hca, ctx, _tis(hca.tises, ctx))
         sender.group = _queue_group(hca.scheduling_elements, hca.rates, ctx)
         _add(hca, sender, out)
         return
     if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "wq_type or log_wq_stride is not that of a send queue",
+        raise BadParamError(
+            "wq_type or log_wq_stride is not that of a send queue",
             f"wq_type {wq.wq_type}, log_wq_stride {wq.log_wq_stride}",
         )  # fmt: skip
     has_real_time = real_time(ctx.ts_format, hca.caps.general.sq_ts_format)
     if ctx.reg_umr and not hca.caps.ethernet.reg_umr_sq:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "reg_umr")
+        raise BadParamError("queue option not supported", "reg_umr")
     if ctx.allow_multi_pkt_send_wqe and not hca.caps.ethernet.enhanced_multi_pkt_send_wqe:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "queue option not supported", "allow_multi_pkt_send_wqe"
-        )
+        raise BadParamError("queue option not supported", "allow_multi_pkt_send_wqe")
     if ctx.allow_swp and not hca.caps.ethernet.swp:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "allow_swp")
+        raise BadParamError("queue option not supported", "allow_swp")
     if ctx.min_wqe_inline_mode > max(InlineMode):
-        raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
+        raise BadParamError("no such inline mode", f"{ctx.min_wqe_inline_mode}")
     group = _queue_group(hca.scheduling_elements, hca.rates, ctx)
     hca.need_uar(wq.uar_page)
     cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
@@ -125,7 +123,7 @@ def _ts_cq(tables: ObjectTables, ctx: layout.sqc) -> Cq | None:
     if not ctx.ts_cqe_to_dest_cqn:
         return None
     if not tables.caps.general.ts_cqe_to_dest_cqn:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "ts_cqe_to_dest_cqn")
+        raise BadParamError("queue option not supported", "ts_cqe_to_dest_cqn")
     return tables.cqs.need(ctx.ts_cqe_to_dest_cqn)
 
 
@@ -135,7 +133,7 @@ def _tis(tises: Table[Tis], ctx: layout.sqc) -> Tis | None:
     Raises BAD_PARAM_ERR for more than one TIS, BAD_RES_ERR for an unknown one.
     """
     if ctx.tis_lst_sz > 1:
-        raise CmdError(Status.BAD_PARAM_ERR, "more than one TIS", f"{ctx.tis_lst_sz}")
+        raise BadParamError("more than one TIS", f"{ctx.tis_lst_sz}")
     return tises.need(ctx.tis_num_0) if ctx.tis_lst_sz else None
 
 
@@ -151,7 +149,7 @@ def modify_sq(hca: Hca, cmd: layout.modify_sq_in, out: layout.modify_sq_out) -> 
     state = check_transition(queues.SQ_TRANSITIONS, sq.state, cmd.sq_state, cmd.ctx.state)
     mask = cmd.modify_bitmask
     if unknown := mask & ~(_RATE_LIMIT | _QUEUE_GROUP):
-        raise CmdError(Status.BAD_PARAM_ERR, "SQ field cannot be modified", f"{unknown:#x}")
+        raise BadParamError("SQ field cannot be modified", f"{unknown:#x}")
     if mask & _RATE_LIMIT:
         _check_rate(hca.rates, cmd.ctx)
     peer = hairpin.receiver_peer(hca, sq, state, cmd.ctx) if isinstance(sq, HairpinSq) else None
@@ -180,7 +178,7 @@ def _check_rate(rates: Rates, ctx: layout.sqc) -> None:
     """Refuse with BAD_PARAM_ERR an index whose entry of the pacing table is empty; 0 is valid."""
     index = ctx.packet_pacing_rate_limit_index
     if index and index not in rates.limits:
-        raise CmdError(Status.BAD_PARAM_ERR, "entry of the pacing table is empty", f"{index}")
+        raise BadParamError("entry of the pacing table is empty", f"{index}")
 
 
 @command(Op.QUERY_SQ)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.pages import PageList, check_record, queue_buffer
 from emu.device.objects.object import holding
@@ -63,9 +63,7 @@ def shared_queue(
     if 1 << geometry.log_stride > caps.max_wqe_sz_rq:
         raise CmdError(Status.LIM_ERR, "SRQ stride above max_wqe_sz_rq", f"{geometry.log_stride}")
     if geometry.log_stride < LOG_DS:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "SRQ stride shorter than one segment", f"{geometry.log_stride}"
-        )
+        raise BadParamError("SRQ stride shorter than one segment", f"{geometry.log_stride}")
     hca.srqs.check_space()
     check_record(hca.memory, geometry.dbr_addr)
     size = 1 << geometry.log_size + geometry.log_stride
@@ -121,9 +119,7 @@ def queue_of(
     """
     kind = _WQ_TYPES.get(wq.wq_type)
     if kind is None:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
-        )
+        raise BadParamError("work queue type not supported", f"wq_type {wq.wq_type}")
     dbr_addr, umems = record_in(hca.umems, hca.memory, wq)
     buffer: PageList | None = None
     if wq.wq_umem_valid:
@@ -151,7 +147,7 @@ def create_rmp(hca: Hca, cmd: layout.create_rmp_in, out: layout.create_rmp_out) 
     """
     ctx = cmd.ctx.copy()
     if ctx.basic_cyclic_rcv_wqe:
-        raise CmdError(Status.BAD_PARAM_ERR, "work queue without a next segment not supported")
+        raise BadParamError("work queue without a next segment not supported")
     pd = hca.pds.need(ctx.wq.pd)
     queue, umems = yield from queue_of(hca, ctx.wq, cmd.ctx.wq.pas, pd)
     out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd, umems=umems))
@@ -194,9 +190,9 @@ def create_xrc_srq(
     """
     ctx = cmd.xrc_srq_context_entry.copy()
     if ctx.basic_cyclic_rcv_wqe:
-        raise CmdError(Status.BAD_PARAM_ERR, "wq_type of an XRC SRQ must be a linked list")
+        raise BadParamError("wq_type of an XRC SRQ must be a linked list")
     if ctx.dbr_umem_valid or cmd.xrc_srq_umem_valid:
-        raise CmdError(Status.BAD_PARAM_ERR, "an XRC SRQ over a umem is not supported")
+        raise BadParamError("an XRC SRQ over a umem is not supported")
     pd, xrcd, cq = hca.pds.need(ctx.pd), hca.xrcds.need(ctx.xrcd), hca.cqs.need(ctx.cqn)
     dbr_addr = ctx.db_record_addr_h << 32 | ctx.db_record_addr_l << 2
     geometry = _srq_geometry(ctx, ctx.log_xrc_srq_size, dbr_addr)

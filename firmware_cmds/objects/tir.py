@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.sessions import flush_all
 from emu.device.engine.eth.steering.inside import InnerHasher
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, parts
 from emu.device.objects.eth.tir import FlowHash, Rqt, Tir
 from emu.device.port.eth.toeplitz import Hasher
 from firmware_cmds.options import first_set
-from layouts.enums import Op, Status
+from layouts.enums import Op
 from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, PacketMerge, RxHashFn
 from layouts.objects import tir as layout
 
@@ -39,17 +39,17 @@ _MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1
 def _check_options(caps: Caps, ctx: layout.tirc) -> None:
     """Refuse with BAD_PARAM_ERR options, merges or hash fields that are not supported."""
     if name := first_set(ctx, _NOT_BUILT):
-        raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
+        raise BadParamError("TIR option not supported", name)
     if ctx.tunneled_offload_en and not caps.ethernet.tunnel_stateless_vxlan:
-        raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", "tunneled_offload_en")
+        raise BadParamError("TIR option not supported", "tunneled_offload_en")
     known = sum(PacketMerge) if caps.ethernet.lro_cap else 0
     if unknown := ctx.packet_merge_mask & ~known:
-        raise CmdError(Status.BAD_PARAM_ERR, "packet_merge_mask not supported", f"{unknown:#x}")
+        raise BadParamError("packet_merge_mask not supported", f"{unknown:#x}")
     if ctx.rx_hash_fn not in RxHashFn._value2member_map_:
-        raise CmdError(Status.BAD_PARAM_ERR, "rx_hash_fn not supported", f"{ctx.rx_hash_fn}")
+        raise BadParamError("rx_hash_fn not supported", f"{ctx.rx_hash_fn}")
     for selector in (ctx.rx_hash_field_selector_outer, ctx.rx_hash_field_selector_inner):
         if unknown := selector.selected_fields & ~sum(HashField):
-            raise CmdError(Status.BAD_PARAM_ERR, "unknown fields to hash", f"{unknown:#x}")
+            raise BadParamError("unknown fields to hash", f"{unknown:#x}")
 
 
 def _hasher(ctx: layout.tirc) -> FlowHash | None:
@@ -86,7 +86,7 @@ def create_tir(tables: ObjectTables, cmd: layout.create_tir_in, out: layout.crea
     elif ctx.disp_type == DispType.INDIRECT:
         tir = Tir(ctx, td, tables.rqts.need(ctx.indirect_table), _hasher(ctx))
     else:
-        raise CmdError(Status.BAD_PARAM_ERR, "disp_type not supported", f"{ctx.disp_type}")
+        raise BadParamError("disp_type not supported", f"{ctx.disp_type}")
     out.tirn = tables.tirs.add(tir)
     if tables.icm is not None:
         out.assign(parts(icm_address(IcmKind.TIR, out.tirn)))
@@ -102,9 +102,7 @@ def modify_tir(hca: Hca, cmd: layout.modify_tir_in, out: layout.modify_tir_out) 
     """
     tir = hca.tirs.subject(cmd.tirn)
     if any(given & ~known for given, known in zip(bytes(cmd.bitmask), bytes(_MODIFIABLE))):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "TIR field cannot be modified", bytes(cmd.bitmask).hex()
-        )
+        raise BadParamError("TIR field cannot be modified", bytes(cmd.bitmask).hex())
     changed = tir.ctx.copy()
     if cmd.bitmask.hash:
         changed.assign({name: getattr(cmd.ctx, name) for name in _HASH})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import pacing
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.tis import Tis
 from firmware_cmds.options import first_set
 from layouts.enums import Op, PortType, Status
@@ -38,15 +38,11 @@ def create_tis(tables: ObjectTables, cmd: layout.create_tis_in, out: layout.crea
     """
     uctx = tables.uctxs.get(tables.caller.uid)
     if uctx is not None and not uctx.cap & UctxCap.RAW_TX:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "user context may not send raw packets",
-            f"uid {tables.caller.uid:#x}",
-        )
+        raise BadParamError("user context may not send raw packets", f"uid {tables.caller.uid:#x}")
     ctx = cmd.ctx.copy()
     absent = _NOT_BUILT if tables.caps.general.lag_tx_port_affinity else (*_NOT_BUILT, *_OF_LAGS)
     if name := first_set(ctx, absent):
-        raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)
+        raise BadParamError("TIS option not supported", name)
     _check_affinity(tables.caps, ctx.lag_tx_port_affinity)
     td = tables.tds.need(ctx.transport_domain)
     out.tisn = tables.tises.add(Tis(ctx, td, _underlay(tables, ctx.underlay_qpn)))
@@ -55,9 +51,7 @@ def create_tis(tables: ObjectTables, cmd: layout.create_tis_in, out: layout.crea
 def _check_affinity(caps: Caps, affinity: int) -> None:
     """Refuse an affinity above num_lag_ports with BAD_PARAM_ERR."""
     if affinity > caps.general.num_lag_ports:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "lag_tx_port_affinity above num_lag_ports", f"{affinity}"
-        )
+        raise BadParamError("lag_tx_port_affinity above num_lag_ports", f"{affinity}")
 
 
 def _underlay(tables: ObjectTables, number: int) -> Qp | None:
@@ -88,9 +82,7 @@ def modify_tis(hca: Hca, cmd: layout.modify_tis_in, out: layout.modify_tis_out) 
     allowed = _PRIO | (_STRICT | _AFFINITY if hca.caps.general.lag_tx_port_affinity else 0)
     chosen = int.from_bytes(bytes(cmd.bitmask), "big")
     if chosen & ~allowed:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "TIS field cannot be modified", bytes(cmd.bitmask).hex()
-        )
+        raise BadParamError("TIS field cannot be modified", bytes(cmd.bitmask).hex())
     if chosen & _AFFINITY:
         _check_affinity(hca.caps, cmd.ctx.lag_tx_port_affinity)
         tis.ctx.lag_tx_port_affinity = cmd.ctx.lag_tx_port_affinity

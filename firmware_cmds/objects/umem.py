@@ -12,7 +12,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.domains import Uctx
 from emu.device.objects.memory.pages import (
     ADAPTER_PAGE_SHIFT,
@@ -60,7 +60,7 @@ def create_uctx(
     Refuse another bit with BAD_PARAM_ERR, and the command with LIM_ERR when no uid is free.
     """
     if cmd.uctx.cap & ~tables.caps.general.uctx_cap:
-        raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")
+        raise BadParamError("uctx_cap not supported", f"{cmd.uctx.cap:#x}")
     out.uid = tables.uctxs.add(Uctx(cmd.uctx.cap))
 
 
@@ -92,9 +92,7 @@ def create_umem(
             Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{given.num_of_mtt} pages"
         )
     if not given.num_of_mtt or given.page_offset >> shift:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "umem is empty, or its offset is beyond its first page"
-        )
+        raise BadParamError("umem is empty, or its offset is beyond its first page")
     hca.umems.check_space()
     pages = given.mtt.words(given.num_of_mtt)
     is_writable = yield from _take_rights(pages)
@@ -117,7 +115,7 @@ def _take_rights(pages: array[int]) -> Portions[bool]:
             yield
         share = low[first : first + RIGHTS_PER_PORTION].tobytes()
         if share.translate(None, _PRESENT):
-            raise CmdError(Status.BAD_PARAM_ERR, "umem page is not present")
+            raise BadParamError("umem page is not present")
         low[first : first + RIGHTS_PER_PORTION] = share.translate(_WITHOUT_RIGHTS)
         is_writable &= not share.translate(None, _WRITABLE)
     return is_writable
@@ -151,12 +149,12 @@ def buffer_in(
     """
     umem = umems.need(umem_id)
     if offset + length > umem.memory.length:
-        raise CmdError(Status.BAD_PARAM_ERR, "buffer leaves its umem", f"{offset:#x}+{length:#x}")
+        raise BadParamError("buffer leaves its umem", f"{offset:#x}+{length:#x}")
     if is_written and not umem.is_writable:
-        raise CmdError(Status.BAD_PARAM_ERR, "umem may not be written", f"{umem!r}")
+        raise BadParamError("umem may not be written", f"{umem!r}")
     buffer = umem.memory.part(offset, length)
     if buffer.address(0) % align:
-        raise CmdError(Status.BAD_PARAM_ERR, "buffer is not aligned in its umem", f"{offset:#x}")
+        raise BadParamError("buffer is not aligned in its umem", f"{offset:#x}")
     return buffer, umem
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.pacing import SchedulingElement
-from layouts.enums import Status
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
@@ -52,17 +51,15 @@ def check_parent(ctx: scheduling_context, parent: SchedulingElement | None) -> N
     """
     arbiter = parent if parent is not None and _arbitrates(parent) else None
     if arbiter is not None and (ctx.element_type != TSAR or tsar_type(ctx) != DWRR):
-        raise CmdError(Status.BAD_PARAM_ERR, "an arbiter of traffic classes has only their TSARs")
+        raise BadParamError("an arbiter of traffic classes has only their TSARs")
     if ctx.element_type == RATE_LIMIT and parent is not None:
-        raise CmdError(Status.BAD_PARAM_ERR, "a rate limiter has no parent")
+        raise BadParamError("a rate limiter has no parent")
     above = parent.parent if parent is not None else None
     is_of_class = above is not None and _arbitrates(above)
     if is_of_class != (ctx.element_type == VPORT_TC):
-        raise CmdError(Status.BAD_PARAM_ERR, "the TSAR of a traffic class has leaves of that class")
+        raise BadParamError("the TSAR of a traffic class has leaves of that class")
     if parent is not None and is_of_class and _class_of(ctx) != _class_of(parent.ctx):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "traffic_class is not that of the TSAR", f"{_class_of(ctx)}"
-        )
+        raise BadParamError("traffic_class is not that of the TSAR", f"{_class_of(ctx)}")
 
 
 def free_place(eswitch: Eswitch, vhca: Vhca[Hca], ctx: scheduling_context) -> EswVport:
@@ -72,15 +69,13 @@ def free_place(eswitch: Eswitch, vhca: Vhca[Hca], ctx: scheduling_context) -> Es
     """
     number = ctx.element_attributes & _VPORT_NUMBER
     if not vhca.sees(number):
-        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
+        raise BadParamError("no such vport", f"{number}")
     vport = eswitch.vport(number)
     present = vport.leaf(_class_of(ctx))
     if present is None and ctx.element_type == VPORT:
         present = next(iter(vport.classes.values()), None)
     if present is not None:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "vPort already has a scheduling element", f"{present!r}"
-        )
+        raise BadParamError("vPort already has a scheduling element", f"{present!r}")
     return vport
 
 
@@ -95,7 +90,7 @@ def rate_limiter(
         return None
     limiter = elements.need(ctx.max_bw_obj_id)
     if limiter.ctx.element_type != RATE_LIMIT:
-        raise CmdError(Status.BAD_PARAM_ERR, "max_bw_obj_id is not a rate limiter", f"{limiter!r}")
+        raise BadParamError("max_bw_obj_id is not a rate limiter", f"{limiter!r}")
     return limiter
 
 

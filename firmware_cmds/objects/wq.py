@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.pages import PageList, queue_buffer
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import DRIVER_UID, holding
@@ -78,14 +78,14 @@ def real_time(ts_format: int, supported: int) -> bool:
     Raises BAD_PARAM_ERR for the real-time format without the capability, and for an unknown one.
     """
     if ts_format > _REAL_TIME or (ts_format == _REAL_TIME and not supported):
-        raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ts_format}")
+        raise BadParamError("ts_format not supported", f"{ts_format}")
     return ts_format == _REAL_TIME
 
 
 def refuse_set(ctx: Prm, names: tuple[str, ...]) -> None:
     """Raise BAD_PARAM_ERR when the context sets one of ``names``, which are not built."""
     if name := first_set(ctx, names):
-        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
+        raise BadParamError("queue option not supported", name)
 
 
 def refuse_to_processes(caller: CommandIssuer, ctx: Prm, names: tuple[str, ...]) -> None:
@@ -106,9 +106,7 @@ def check_end_padding(end_padding_mode: int) -> None:
     The adapter pads in neither mode: writing behind a packet is allowed, not required.
     """
     if end_padding_mode > _ALIGN:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "end_padding_mode not supported", f"{end_padding_mode}"
-        )
+        raise BadParamError("end_padding_mode not supported", f"{end_padding_mode}")
 
 
 def work_queue(hca: Hca, wq: wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
@@ -152,9 +150,5 @@ def check_transition(
             Status.BAD_RES_STATE_ERR, "queue is not in curr_state", f"{state.name}, not {expected}"
         )
     if target not in transitions[state]:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "no transition leads to this state",
-            f"from {state.name} to {target}",
-        )
+        raise BadParamError("no transition leads to this state", f"from {state.name} to {target}")
     return type(state)(target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.queues.srq import Srq, SrqForm
 from emu.device.objects.queues.tag_list import TagList
 from emu.device.rounds.portions import Portions
@@ -34,11 +34,11 @@ def _check(caps: Caps, ctx: layout.xrqc) -> None:
     A tag list above log_tag_matching_list_sz gets LIM_ERR.
     """
     if ctx.topology != layout.TOPOLOGY_TAG_MATCHING or not caps.general.tag_matching:
-        raise CmdError(Status.BAD_PARAM_ERR, "topology not supported", f"{ctx.topology}")
+        raise BadParamError("topology not supported", f"{ctx.topology}")
     if ctx.offload not in (0, layout.OFFLOAD_RNDV):
-        raise CmdError(Status.BAD_PARAM_ERR, "offload not supported", f"{ctx.offload}")
+        raise BadParamError("offload not supported", f"{ctx.offload}")
     if name := first_set(ctx, _NOT_BUILT):
-        raise CmdError(Status.BAD_PARAM_ERR, "XRQ option not supported", name)
+        raise BadParamError("XRQ option not supported", name)
     log_size = ctx.tag_matching_topology_context.log_matching_list_sz
     if log_size > caps.general.log_tag_matching_list_sz:
         raise CmdError(

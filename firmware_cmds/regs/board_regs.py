@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from firmware_cmds.regs.registers import AccessRegister
-from layouts.enums import PortType, RegId, Status
+from layouts.enums import PortType, RegId
 from layouts.regs import module_regs, port_counters
 from layouts.regs import reg as layout
 
@@ -46,7 +46,7 @@ def _mtmp(hca: Hca, reg: module_regs.mtmp_reg) -> None:
         reg.temperature = reg.max_temperature = 0
         return
     if reg.sensor_index != _ASIC:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such sensor", f"{reg.sensor_index}")
+        raise BadParamError("no such sensor", f"{reg.sensor_index}")
     sensor = hca.adapter.board.asic
     if reg.mtr:
         sensor.forget()
@@ -65,7 +65,7 @@ def _mpcnt(_: object, reg: port_counters.mpcnt_reg) -> None:
     all three groups every second. Refuse another group with BAD_PARAM_ERR.
     """
     if reg.grp not in _GROUPS or reg.pcie_index:
-        raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
+        raise BadParamError("counter group not supported", f"{reg.grp:#x}")
     is_performance = reg.grp == _PERFORMANCE
     counters = port_counters.pcie_perf_cntrs_grp_data_layout.new() if is_performance else b""
     reg.counter_set = bytes(counters).ljust(len(reg.counter_set), b"\0")

@@ -6,12 +6,12 @@ The driver reads and writes them for ``dcb buffer`` and when it changes flow con
 
 from __future__ import annotations
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.port.eth import buffers as port_buffers
 from emu.device.port.eth.buffers import BufferQuota, Pool, PortBuffers
 from emu.device.port.eth.qos import PRIORITIES
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId, Status
+from layouts.enums import RegId
 from layouts.regs import qos_regs as layout
 
 _BUFFER_BITS = 4
@@ -35,7 +35,7 @@ def _set_pptb(buffers: PortBuffers, reg: layout.pptb_reg) -> None:
         number = reg.prio_x_buff >> _BUFFER_BITS * prio & _BUFFER_MASK
         if reg.pm >> prio & 1:
             if number >= port_buffers.NETWORK_BUFFERS:
-                raise CmdError(Status.BAD_PARAM_ERR, "no such receive buffer", f"{number}")
+                raise BadParamError("no such receive buffer", f"{number}")
             table[prio] = number
     buffers.of_priority[:] = table
     _pptb(buffers, reg)
@@ -58,13 +58,11 @@ def _set_pbmc(buffers: PortBuffers, reg: layout.pbmc_reg) -> None:
     entries = tuple(reg.buffer)
     total = sum(entry.size for entry in entries)
     if total > port_buffers.CELLS:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "receive buffers larger than the port's memory", f"{total}"
-        )
+        raise BadParamError("receive buffers larger than the port's memory", f"{total}")
     for entry in entries:
         if not entry.lossy and not entry.xon_threshold <= entry.xoff_threshold <= entry.size:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "thresholds of a receive buffer do not fit its size",
+            raise BadParamError(
+                "thresholds of a receive buffer do not fit its size",
                 f"xon {entry.xon_threshold}, xoff {entry.xoff_threshold}, size {entry.size}",
             )  # fmt: skip
     for entry, buffer in zip(entries, buffers.buffers):
@@ -89,7 +87,7 @@ def _pool_of(buffers: PortBuffers, reg: layout.sbpr_reg) -> Pool:
     """
     pool = buffers.pools.get((reg.dir, reg.pool))
     if pool is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such buffer pool", f"{reg.pool}")
+        raise BadParamError("no such buffer pool", f"{reg.pool}")
     return pool
 
 
@@ -103,16 +101,14 @@ def _set_sbpr(buffers: PortBuffers, reg: layout.sbpr_reg) -> None:
     """Set a pool's size, mode and infinity; refuse a size above the memory with BAD_PARAM_ERR."""
     pool = _pool_of(buffers, reg)
     if reg.size > port_buffers.CELLS:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "buffer pool larger than the port's memory", f"{reg.size}"
-        )
+        raise BadParamError("buffer pool larger than the port's memory", f"{reg.size}")
     pool.size, pool.infinite, pool.mode = reg.size, bool(reg.infi_size), reg.mode
     _sbpr(buffers, reg)
 
 
 def _quota_key(reg: layout.sbcm_reg) -> tuple[int, int]:
     if reg.pg_buff >= port_buffers.NETWORK_BUFFERS or reg.dir >= port_buffers.DIRECTIONS:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such receive buffer", f"{reg.pg_buff}")
+        raise BadParamError("no such receive buffer", f"{reg.pg_buff}")
     return reg.dir, reg.pg_buff
 
 
@@ -128,7 +124,7 @@ def _set_sbcm(buffers: PortBuffers, reg: layout.sbcm_reg) -> None:
     """Set a receive buffer's quota in a pool; an unknown pool or buffer gets BAD_PARAM_ERR."""
     key = _quota_key(reg)
     if reg.pool >= port_buffers.POOLS:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such buffer pool", f"{reg.pool}")
+        raise BadParamError("no such buffer pool", f"{reg.pool}")
     share = BufferQuota(reg.pool, reg.min_buff, reg.max_buff, bool(reg.infi_max))
     buffers.shares[key] = share
     _sbcm(buffers, reg)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from emu.device.adapter.real_time import SECOND_NS
 from emu.device.engine import pulses
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.pins import PINS, EventMode, Pin, PinMode
 from firmware_cmds.regs.registers import AccessRegister
-from layouts.enums import RegId, Status
+from layouts.enums import RegId
 from layouts.regs import clock_regs as layout
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _WORDS = 1 << 32
 
 def _check_clock(caps: Caps) -> None:
     if not caps.general.rq_ts_format:
-        raise CmdError(Status.BAD_PARAM_ERR, "register not supported", "no real-time clock")
+        raise BadParamError("register not supported", "no real-time clock")
 
 
 def _signed(word: int) -> int:
@@ -70,14 +70,14 @@ def _set_mtutc(hca: Hca, reg: layout.mtutc_reg) -> None:
     now, clock = hca.clock.now_ns(), hca.adapter.real_time
     if reg.operation == _SET_TIME:
         if reg.utc_nsec >= SECOND_NS:
-            raise CmdError(Status.BAD_PARAM_ERR, "utc_nsec of a second or more", f"{reg.utc_nsec}")
+            raise BadParamError("utc_nsec of a second or more", f"{reg.utc_nsec}")
         clock.set(reg.utc_sec * SECOND_NS + reg.utc_nsec, now)
     elif reg.operation == _ADJUST_TIME:
         clock.adjust(_signed(reg.time_adjustment), now)
     elif reg.operation == _ADJUST_FREQUENCY:
         clock.correct(_correction(reg), now)
     else:
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown operation on the clock", f"{reg.operation}")
+        raise BadParamError("unknown operation on the clock", f"{reg.operation}")
     pulses.clock_changed(hca)
 
 
@@ -88,21 +88,21 @@ def _correction(reg: layout.mtutc_reg) -> int:
     """
     freq_adjustment = _signed(reg.freq_adjustment)
     if reg.freq_adj_units > _SCALED_PPM:
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown units of frequency", f"{reg.freq_adj_units}")
+        raise BadParamError("unknown units of frequency", f"{reg.freq_adj_units}")
     scaled = (
         freq_adjustment if reg.freq_adj_units == _SCALED_PPM else (freq_adjustment << 16) // 1000
     )
     if abs(scaled) > (1 << _LOG_MAX_PPB << 16) // 1000:
-        raise CmdError(Status.BAD_PARAM_ERR, "frequency adjustment too large", f"{freq_adjustment}")
+        raise BadParamError("frequency adjustment too large", f"{freq_adjustment}")
     return scaled
 
 
 def _pin(caps: Caps, pins: Sequence[Pin], number: int) -> Pin:
     """Return the pin; raise BAD_PARAM_ERR for an unknown one, and without the capability pps."""
     if not caps.general.pps:
-        raise CmdError(Status.BAD_PARAM_ERR, "register not supported", "no pins")
+        raise BadParamError("register not supported", "no pins")
     if number >= PINS:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such pin", f"{number}")
+        raise BadParamError("no such pin", f"{number}")
     return pins[number]
 
 
@@ -138,7 +138,7 @@ def _set_mtpps(hca: Hca, reg: layout.mtpps_reg) -> None:
         pin, period if _PERIOD in chosen else None, duration if _DURATION in chosen else None
     )
     if _PIN_MODE in chosen and reg.pin_mode not in tuple(PinMode):
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown mode of a pin", f"{reg.pin_mode}")
+        raise BadParamError("unknown mode of a pin", f"{reg.pin_mode}")
     values = {
         _ENABLE: ("is_on", bool(reg.enable)), _PATTERN: ("pattern", reg.pattern),
         _PIN_MODE: ("mode", reg.pin_mode), _TIME_STAMP: ("time_stamp", reg.time_stamp),
@@ -156,15 +156,13 @@ def _check_pulses(pin: Pin, period: int | None, duration: int | None) -> None:
     Both are in ns; None keeps the pin's value. A duration of 0 is the default one, without a limit.
     """
     if period is not None and not (1 << pulses.LOG_MIN_PERIOD_NS <= period <= pulses.MAX_PERIOD_NS):
-        raise CmdError(Status.BAD_PARAM_ERR, "period of pulses out of range", f"{period} ns")
+        raise BadParamError("period of pulses out of range", f"{period} ns")
     if duration and duration < 1 << pulses.LOG_MIN_DURATION_NS:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "pulses below cap_log_min_out_pulse_duration_ns", f"{duration} ns"
-        )
+        raise BadParamError("pulses below cap_log_min_out_pulse_duration_ns", f"{duration} ns")
     new_period = pin.period_ns if period is None else period
     new_duration = pin.duration_ns if duration is None else duration
     if new_period and new_duration >= new_period:
-        raise CmdError(Status.BAD_PARAM_ERR, "pulses longer than their period", f"{new_duration}")
+        raise BadParamError("pulses longer than their period", f"{new_duration}")
 
 
 def _mtppse(hca: Hca, reg: layout.mtppse_reg) -> None:
@@ -179,9 +177,7 @@ def _set_mtppse(hca: Hca, reg: layout.mtppse_reg) -> None:
     """
     pin = _pin(hca.caps, hca.pins, reg.pin)
     if reg.event_generation_mode not in tuple(EventMode):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "unknown event mode of a pin", f"{reg.event_generation_mode}"
-        )
+        raise BadParamError("unknown event mode of a pin", f"{reg.event_generation_mode}")
     pin.events = EventMode(reg.event_generation_mode)
     pin.is_armed = pin.events is not EventMode.ONCE or bool(reg.event_arm)
 

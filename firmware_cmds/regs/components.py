@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from layouts.enums import Status
 from layouts.regs import component_regs as layout
 from layouts.regs.port_regs import mcam_access_reg, mcam_enhanced_features
@@ -79,11 +79,7 @@ def mcqi(tables: ObjectTables, reg: layout.mcqi_reg) -> None:
     _check_index(reg)
     about = _INFORMATION.get(reg.info_type)
     if about is None or reg.offset:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "info_type or offset of MCQI not supported",
-            f"type {reg.info_type}",
-        )
+        raise BadParamError("info_type or offset of MCQI not supported", f"type {reg.info_type}")
     info = about(tables.model)
     data, at = info[: reg.data_size], layout.mcqi_reg.size
     if len(reg.buf) - at < len(data):
@@ -117,9 +113,7 @@ def mfrl(_: object, _reg: layout.mfrl_reg) -> None:
 def _check_index(reg: layout.mcqs_reg | layout.mcqi_reg) -> None:
     """Refuse another component than the boot image, index 0, with BAD_PARAM_ERR."""
     if reg.component_index:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "component_index not supported", f"{reg.component_index}"
-        )
+        raise BadParamError("component_index not supported", f"{reg.component_index}")
 
 
 def _capabilities(_model: Model) -> bytes:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.engine.eth.rx_credits import expire_segment_credits
 from emu.device.engine.events.board import module_status
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.port.eth import counter_groups
 from emu.device.port.eth.flow_control import MAX_CRITICAL_MS
 from emu.device.port.eth.physical import module
 from emu.device.port.eth.qos import PRIORITIES
 from firmware_cmds.regs import buffer_regs, link_regs, qos_regs, roce_accl
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId, Status
+from layouts.enums import RegId
 from layouts.eth_enums import PortStatus
 from layouts.regs import module_regs, port_regs
 from layouts.regs import reg as layout
@@ -58,9 +58,7 @@ def _set_pmtu(hca: Hca, reg: layout.pmtu_reg) -> None:
     """
     port = hca.eth
     if not MIN_MTU <= reg.admin_mtu <= port.max_mtu:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "MTU below 64, or above the port's maximum", f"{reg.admin_mtu}"
-        )
+        raise BadParamError("MTU below 64, or above the port's maximum", f"{reg.admin_mtu}")
     port.request_mtu(hca.vhca.vport_number, int(reg.admin_mtu))
     _pmtu(hca, reg)
 
@@ -128,9 +126,9 @@ def _ppcnt(hca: Hca, reg: layout.ppcnt_reg) -> None:
     BAD_PARAM_ERR.
     """
     if reg.grp not in counter_groups.GROUPS:
-        raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
+        raise BadParamError("counter group not supported", f"{reg.grp:#x}")
     if reg.prio_tc >= PRIORITIES:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such priority", f"{reg.prio_tc}")
+        raise BadParamError("no such priority", f"{reg.prio_tc}")
     clear = bool(reg.clr) and hca.vhca.is_manager
     counters = counter_groups.read(
         hca.eth, hca.adapter.port_traffic(), reg.grp, reg.prio_tc, clear=clear
@@ -162,7 +160,7 @@ def _pmaos(hca: Hca, reg: module_regs.pmaos_reg) -> None:
     Refuse another module than 0 with BAD_PARAM_ERR.
     """
     if reg.module:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such module", f"{reg.module}")
+        raise BadParamError("no such module", f"{reg.module}")
     reg.admin_status = PortStatus.UP
     reg.oper_status = module_status(hca.port)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.models.model import IbSpeed, Model
 from emu.device.port.ib.link_errors import INTEGRITY_ERRORS, OVERRUN_ERRORS
 from emu.device.port.ib.port import SETTABLE_CAPS
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId, Status
+from layouts.enums import RegId
 from layouts.eth_enums import CountersGroup
 from layouts.regs import port_counters
 from layouts.regs import reg as layout
@@ -74,12 +74,10 @@ def _set_ptys(hca: Hca, reg: layout.ptys_reg) -> None:
     only unsupported speeds, with BAD_PARAM_ERR.
     """
     if reg.proto_mask != IB_PROTO_MASK:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "proto_mask is for another link layer", f"{reg.proto_mask}"
-        )
+        raise BadParamError("proto_mask is for another link layer", f"{reg.proto_mask}")
     chosen = (reg.ib_proto_admin or ~0) & speeds(hca.model)
     if not chosen:
-        raise CmdError(Status.BAD_PARAM_ERR, "speed not supported", f"{reg.ib_proto_admin:#x}")
+        raise BadParamError("speed not supported", f"{reg.ib_proto_admin:#x}")
     hca.ib.proto_admin = chosen
     hca.ib.proto_oper = 1 << chosen.bit_length() - 1
     _ptys(hca, reg)
@@ -107,7 +105,7 @@ def _ppcnt(port: IbPort, reg: layout.ppcnt_reg) -> None:
     elif reg.grp in _FRAME_COUNTERS:
         counters = b""
     else:
-        raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
+        raise BadParamError("counter group not supported", f"{reg.grp:#x}")
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
     if reg.clr:
         port.ppcnt_base = port.failures()

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.port.eth.physical import fec, module
 from firmware_cmds.regs.ib_regs import speeds
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import PhysState, PortType, RegId, Status
+from layouts.enums import PhysState, PortType, RegId
 from layouts.eth_enums import ProtoMask
 from layouts.regs import link_info_regs as layout
 
@@ -180,7 +180,7 @@ def _pddr(hca: Hca, reg: layout.pddr_reg) -> None:
     """Fill in one page about the link. Refuse another page with BAD_PARAM_ERR."""
     page = _PAGES.get(reg.page_select)
     if page is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such page", f"{reg.page_select}")
+        raise BadParamError("no such page", f"{reg.page_select}")
     reg.page_data = bytes(page(hca)).ljust(len(reg.page_data), b"\0")
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.port.eth.physical import fec
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId, Status
+from layouts.enums import RegId
 from layouts.eth_enums import AnStatus, ConnectorType, ProtoMask
 from layouts.regs import port_regs
 from layouts.regs import reg as layout
@@ -56,17 +56,13 @@ def _set_ptys(vport: NicVport, reg: layout.ptys_reg) -> None:
     """
     port = vport.port
     if reg.proto_mask != ProtoMask.EN:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "proto_mask is for another link layer", f"{reg.proto_mask}"
-        )
+        raise BadParamError("proto_mask is for another link layer", f"{reg.proto_mask}")
     legacy, extended = reg.eth_proto_admin, reg.ext_eth_proto_admin
     try:
         port.modes.choose(legacy, extended)
     except ValueError:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "link mode not supported by the port",
-            f"{legacy:#x}, extended {extended:#x}",
+        raise BadParamError(
+            "link mode not supported by the port", f"{legacy:#x}, extended {extended:#x}"
         ) from None
     port.an_disabled = bool(reg.an_disable_admin)
     _ptys(vport, reg)
@@ -93,7 +89,7 @@ def _set_pplm(vport: NicVport, reg: port_regs.pplm_reg) -> None:
     requested = {name: int(getattr(reg, f"fec_override_admin_{name}")) for name in links}
     for name, code in requested.items():
         if code & ~links[name].capable or code.bit_count() > 1:
-            raise CmdError(Status.BAD_PARAM_ERR, "no such error correction", f"{code:#x}")
+            raise BadParamError("no such error correction", f"{code:#x}")
     vport.port.fec_admin = requested
     _pplm(vport, reg)
 

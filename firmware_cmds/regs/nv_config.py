@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
-from layouts.enums import Status
+from emu.device.errors import BadParamError
 
 if TYPE_CHECKING:
     from layouts.regs.nv_regs import mnvda_reg
@@ -34,5 +33,5 @@ def mnvda(_: object, reg: mnvda_reg) -> None:
     type_ = reg.configuration_item_header.type
     kind = type_ >> _CLASS_SHIFT
     if type_ & _INDEX_MASKS.get(kind, 0) not in _ITEMS.get(kind, ()):
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown configuration item", f"{type_:#x}")
+        raise BadParamError("unknown configuration item", f"{type_:#x}")
     reg.configuration_item_data = bytes(len(reg.configuration_item_data))

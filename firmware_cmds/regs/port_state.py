@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine import lifecycle
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from firmware_cmds.regs.registers import AccessRegister
-from layouts.enums import RegId, Status
+from layouts.enums import RegId
 from layouts.eth_enums import PortStatus
 from layouts.regs import reg as layout
 
@@ -32,7 +32,7 @@ def _set_paos(hca: Hca, reg: layout.paos_reg) -> None:
     """
     if reg.ase:
         if reg.admin_status not in (PortStatus.UP, PortStatus.DOWN):
-            raise CmdError(Status.BAD_PARAM_ERR, "unknown port status", f"{reg.admin_status}")
+            raise BadParamError("unknown port status", f"{reg.admin_status}")
         if hca.vhca.is_manager:
             lifecycle.set_admin(hca, up=reg.admin_status == PortStatus.UP)
     _paos(hca, reg)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth import pacing
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.pacing import Limit
 from emu.device.port.eth import qos
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId, Status
+from layouts.enums import RegId
 from layouts.eth_enums import TrustState
 from layouts.regs import qos_regs as layout
 from layouts.regs.port_regs import qcam_reg
@@ -47,7 +47,7 @@ def _qpts(port: EthPort, reg: layout.qpts_reg) -> None:
 def _set_qpts(port: EthPort, reg: layout.qpts_reg) -> None:
     """Set the source of a frame's priority; refuse an unknown trust_state with BAD_PARAM_ERR."""
     if reg.trust_state not in _TRUSTED:
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown trust_state", f"{reg.trust_state}")
+        raise BadParamError("unknown trust_state", f"{reg.trust_state}")
     port.count_paths()
     port.qos.trust(dscp=reg.trust_state == TrustState.DSCP)
     _qpts(port, reg)
@@ -68,7 +68,7 @@ def _set_qpdpm(port: EthPort, reg: layout.qpdpm_reg) -> None:
     for dscp, entry in enumerate(reg.dscp):
         if entry.e:
             if entry.prio >= qos.PRIORITIES:
-                raise CmdError(Status.BAD_PARAM_ERR, "no such priority", f"{entry.prio}")
+                raise BadParamError("no such priority", f"{entry.prio}")
             table[dscp] = entry.prio
     port.count_paths()
     port.qos.dscp_to_priority[:] = table
@@ -77,7 +77,7 @@ def _set_qpdpm(port: EthPort, reg: layout.qpdpm_reg) -> None:
 
 def _check_port(reg: layout.qtct_reg | layout.qetc_reg) -> None:
     if reg.port_number > 1:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{reg.port_number}")
+        raise BadParamError("no such port", f"{reg.port_number}")
 
 
 def _qtct(hca: Hca, reg: layout.qtct_reg) -> None:
@@ -116,15 +116,13 @@ def _set_qetcr(hca: Hca, reg: layout.qetc_reg) -> None:
     entries = tuple(reg.tc_configuration)
     for entry in entries:
         if entry.g and entry.group >= qos.CLASSES:
-            raise CmdError(Status.BAD_PARAM_ERR, "no such group of classes", f"{entry.group}")
+            raise BadParamError("no such group of classes", f"{entry.group}")
         if entry.b and entry.bw_allocation > qos.ALL_OF_IT:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "bw_allocation above 100 %", f"{entry.bw_allocation}"
-            )
+            raise BadParamError("bw_allocation above 100 %", f"{entry.bw_allocation}")
         if entry.r and entry.max_bw_units not in _BPS:
-            raise CmdError(Status.BAD_PARAM_ERR, "unknown unit of a rate", f"{entry.max_bw_units}")
+            raise BadParamError("unknown unit of a rate", f"{entry.max_bw_units}")
     if reg.global_configuration.r and reg.global_configuration.max_bw_units:
-        raise CmdError(Status.BAD_PARAM_ERR, "a rate limit of the port is not supported")
+        raise BadParamError("a rate limit of the port is not supported")
     for entry, tclass in zip(entries, hca.eth.qos.classes):
         if entry.g:
             tclass.group = entry.group

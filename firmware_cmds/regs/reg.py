@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import OpenField, command
 from emu.device.cmdif.scope import addressed
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.state.hca import HcaState
 from firmware_cmds.regs import (
     board_regs,
@@ -123,23 +123,19 @@ def access_register(
     register = _find(hca.model.port_type, cmd.register_id)
     if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):
         hca.counts.unhandled.registers[cmd.register_id] += 1
-        raise CmdError(Status.BAD_PARAM_ERR, "register not supported", f"{cmd.register_id:#x}")
+        raise BadParamError("register not supported", f"{cmd.register_id:#x}")
     write = register.write
     if register.is_shared and not hca.vhca.is_manager:
         write = register.read
     access = {WRITE: write, READ: register.read}.get(cmd.op_mod)
     if access is None:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "register does not allow this access", f"op_mod {cmd.op_mod}"
-        )
+        raise BadParamError("register does not allow this access", f"op_mod {cmd.op_mod}")
     start, size = layout.access_register_in.size, register.layout.size
     given = cmd.buf[start : start + size]
     room = len(out.buf) - layout.access_register_out.size
     if len(given) < FIRST_WORD_BYTES:
         raise CmdError(
-            Status.BAD_INP_LEN_ERR,
-            "input is too short for the register",
-            f"{len(given)} of {size}",
+            Status.BAD_INP_LEN_ERR, "input is too short for the register", f"{len(given)} of {size}"
         )
     if cmd.op_mod == READ and room < FIRST_WORD_BYTES:
         raise CmdError(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId, Status
+from layouts.enums import RegId
 from layouts.regs.roce_accl import roce_accl_reg
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _set_roce_accl(link: RoceLink, reg: roce_accl_reg) -> None:
     """
     for name in _NOT_MODELLED:
         if getattr(reg, name):
-            raise CmdError(Status.BAD_PARAM_ERR, "field of ROCE_ACCL is not supported", name)
+            raise BadParamError("field of ROCE_ACCL is not supported", name)
     if reg.roce_adp_retrans_field_select:
         link.recovery = replace(
             link.recovery, adaptive_retransmission=bool(reg.roce_adp_retrans_en)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.access_error import AccessError
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.memory.key_context import ANY_QPN
 from emu.device.objects.memory.rights import LOCAL_WRITE
@@ -38,13 +38,9 @@ def alloc_flow_counter(
     LIM_ERR.
     """
     if cmd.flow_counter_bulk not in (0, tables.caps.general.flow_counter_bulk_alloc):
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "flow counter bulk size not supported",
-            f"{cmd.flow_counter_bulk:#x}",
-        )
+        raise BadParamError("flow counter bulk size not supported", f"{cmd.flow_counter_bulk:#x}")
     if cmd.flow_counter_bulk_log_size:
-        raise CmdError(Status.BAD_PARAM_ERR, "flow_counter_bulk_log_size is not supported")
+        raise BadParamError("flow_counter_bulk_log_size is not supported")
     counters = tables.flow_counters
     out.flow_counter_id = counters.add_bulk() if cmd.flow_counter_bulk else counters.add()
 
@@ -75,10 +71,9 @@ def query_flow_counter(
     BAD_OUTP_LEN_ERR.
     """
     if cmd.num_of_counters > 1 << hca.caps.general.log_max_flow_counter_bulk:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "num_of_counters above log_max_flow_counter_bulk",
-            f"{cmd.num_of_counters}",
-        )  # fmt: skip
+        raise BadParamError(
+            "num_of_counters above log_max_flow_counter_bulk", f"{cmd.num_of_counters}"
+        )
     first = cmd.flow_counter_id
     number = cmd.num_of_counters or 1
     if number == 1:
@@ -113,7 +108,7 @@ def _dump(
     that cannot be written, BAD_RES_ERR for an unknown mkey.
     """
     if not hca.caps.general.flow_counters_dump:
-        raise CmdError(Status.BAD_PARAM_ERR, "counters cannot be written into memory")
+        raise BadParamError("counters cannot be written into memory")
     values = [(0, 0) if one is None else (one.packets, one.octets) for one in counters]
     data = b"".join([_TRAFFIC.pack(*pair) for pair in values])
     key = hca.mkeys.need(cmd.mkey >> 8)
@@ -121,7 +116,7 @@ def _dump(
     try:
         views = access(hca, key.pd, ANY_QPN, int(cmd.mkey), span)
     except AccessError as error:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "mkey or address of the counters cannot be written", str(error)
+        raise BadParamError(
+            "mkey or address of the counters cannot be written", str(error)
         ) from None
     copy(views, (memoryview(data),))

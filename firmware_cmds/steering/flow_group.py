@@ -8,7 +8,7 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import changes as steering
 from emu.device.engine.eth.steering.criteria import Criteria, fields_of
 from emu.device.engine.eth.steering.hash_split import HashSplit
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow.matcher import Matcher
 from emu.device.objects.eth.flow.table import SWITCHING, FlowGroup, FlowTable
 from emu.device.objects.eth.match_definer import MatchDefiner
@@ -82,10 +82,8 @@ def _definer(
     if cmd.group_type == FlowGroupType.HASH_SPLIT and table.table_type is FlowTableType.PORT_SEL:
         return tables.objects[MatchDefiner].need(cmd.match_definer_id)
     if cmd.group_type or cmd.match_definer_id:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "only port selection tables have flow groups that split by a hash",
-            f"{cmd.group_type}",
+        raise BadParamError(
+            "only port selection tables have flow groups that split by a hash", f"{cmd.group_type}"
         )
     return None
 

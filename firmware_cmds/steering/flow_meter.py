@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.steering.colors import marks_of
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow_meter import LOG_MAX_IN_RANGE, FlowMeterAso, Metering
 from firmware_cmds.given_object import given_object
 from layouts.enums import Status
@@ -72,14 +72,12 @@ def metering_of(tables: ObjectTables, table: FlowTable, ctx: flow_context) -> Me
         return None
     given, *others = ctx.execute_aso
     if not given.valid or any(other.valid for other in others):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "only the first execute_aso can be valid, and it must be"
-        )
+        raise BadParamError("only the first execute_aso can be valid, and it must be")
     ctrl = exe_aso_ctrl_flow_meter.view(bytes(given.exe_aso_ctrl))
     if ctrl.aso_type != _FLOW_METER:
-        raise CmdError(Status.BAD_PARAM_ERR, "aso_type not supported", f"{ctrl.aso_type}")
+        raise BadParamError("aso_type not supported", f"{ctrl.aso_type}")
     if ctrl.return_reg_id > _LAST_REGISTER:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such register", f"{ctrl.return_reg_id}")
+        raise BadParamError("no such register", f"{ctrl.return_reg_id}")
     number = given.aso_object_id
     aso = tables.objects[FlowMeterAso].need(number >> LOG_MAX_IN_RANGE)
     if not aso.has(number):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.flow.targets import Sampler
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
@@ -33,12 +33,11 @@ def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     obj = sampler_obj.view(given_object(cmd.object, sampler_obj.size))
     is_for_nic = obj.table_type == FlowTableType.NIC_RX and tables.icm is not None
     if obj.table_type != FlowTableType.FDB and not is_for_nic:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "samplers need an FDB table, or one that software owns",
-            f"{obj.table_type}",
-        )  # fmt: skip
+        raise BadParamError(
+            "samplers need an FDB table, or one that software owns", f"{obj.table_type}"
+        )
     if not obj.sample_ratio:
-        raise CmdError(Status.BAD_PARAM_ERR, "sample_ratio is 0")
+        raise BadParamError("sample_ratio is 0")
     default = _table(tables, obj, obj.default_table_id)
     sample = _table(tables, obj, obj.sample_table_id)
     return tables.objects[Sampler].add(Sampler(default, sample, obj.sample_ratio, obj.level))
@@ -54,10 +53,9 @@ def _table(tables: ObjectTables, obj: sampler_obj, number: int) -> FlowTable:
     if table.table_type != obj.table_type:
         raise CmdError(Status.BAD_RES_ERR, "flow table has another type", f"{table!r}")
     if table.level <= obj.level and not obj.ignore_flow_level:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "flow sampler must forward to a higher level",
-            f"{table.level} from {obj.level}",
-        )  # fmt: skip
+        raise BadParamError(
+            "flow sampler must forward to a higher level", f"{table.level} from {obj.level}"
+        )
     return table
 
 

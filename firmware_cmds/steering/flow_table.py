@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.esw import sharing
 from emu.device.engine.eth.steering import changes as steering
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow.domain import FlowDomain
 from emu.device.objects.eth.flow.table import ACLS, SNIFFING, SWITCHING, FlowTable, Miss
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, parts
@@ -53,15 +53,15 @@ def check_type(hca: Hca, kind: int, vport: int = 0, other_vport: int = 0) -> Non
     process). With software steering, a process may use the FDB.
     """
     if (vport or other_vport) and (kind not in ACLS or not hca.vhca.sees(vport)):
-        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{vport}")
+        raise BadParamError("no such vport", f"{vport}")
     if hca.flow_domain(kind, vport) is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "no flow tables of this type", f"{kind}")
+        raise BadParamError("no flow tables of this type", f"{kind}")
     is_for_all = kind == FlowTableType.FDB and hca.icm is not None  # rdma-core's mlx5dv_dr
     is_drivers = kind in SWITCHING or kind == FlowTableType.PORT_SEL
     if is_drivers and hca.caller.uid != DRIVER_UID and not is_for_all:
-        raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the switch's flow tables")
+        raise BadParamError("only the driver may use the switch's flow tables")
     if kind in SNIFFING and hca.caller.uid != DRIVER_UID:
-        raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use flow tables of sniffers")
+        raise BadParamError("only the driver may use flow tables of sniffers")
 
 
 def domain_of(tables: ObjectTables, table: FlowTable) -> FlowDomain:
@@ -124,9 +124,7 @@ def _miss(
     is_rdma_rx = cmd.table_type == FlowTableType.RDMA_RX  # table_miss_action_domain
     if ctx.table_miss_action == TableMissAction.SWITCH_DOMAIN and is_rdma_rx:
         return Miss.SWITCH_DOMAIN
-    raise CmdError(
-        Status.BAD_PARAM_ERR, "table_miss_action not supported", f"{ctx.table_miss_action}"
-    )
+    raise BadParamError("table_miss_action not supported", f"{ctx.table_miss_action}")
 
 
 def _lag_next(
@@ -164,12 +162,12 @@ def create_flow_table(
     software.check_owner(hca, cmd.table_type, ctx)
     is_demux = cmd.op_mod == _LAG_DEMUX and cmd.table_type == FlowTableType.NIC_RX
     if cmd.op_mod != _NORMAL and not (is_demux and hca.caps.general.lag_master):
-        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+        raise BadParamError("op_mod not supported", f"{cmd.op_mod}")
     table_type = FlowTableType(cmd.table_type)
     properties = hca.caps.flow_properties(table_type)
     missing = [option for option, name in _OPTIONAL.items() if not getattr(properties, name)]
     if name := first_set(ctx, (*_NOT_BUILT, *missing)):
-        raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", name)
+        raise BadParamError("flow table option not supported", name)
     if ctx.log_size > properties.log_max_ft_size:
         raise CmdError(Status.LIM_ERR, "log_size above log_max_ft_size", f"{ctx.log_size}")
     miss = _lag_next(hca, cmd, ctx.level) if is_demux else _miss(hca, cmd, ctx.level, vport)
@@ -197,10 +195,7 @@ def modify_flow_table(
         ModifyFlowTable.LAG_NEXT_TABLE_ID if table.is_demux else ModifyFlowTable.MISS_TABLE_ID
     )
     if cmd.modify_field_select != selected:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "flow table field cannot be modified",
-            f"{cmd.modify_field_select:#x}",
-        )  # fmt: skip
+        raise BadParamError("flow table field cannot be modified", f"{cmd.modify_field_select:#x}")
     given = cmd.flow_table_context
     if table.is_demux:
         miss = _lag_next(hca, cmd, table.level)
@@ -273,7 +268,7 @@ def set_flow_table_root(
     domain = hca.flow_domain(cmd.table_type, cmd.vport_number)
     assert domain is not None
     if cmd.op_mod not in (_SET, _DISCONNECT):
-        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+        raise BadParamError("op_mod not supported", f"{cmd.op_mod}")
     is_own = cmd.table_eswitch_owner_vhca_id == hca.vhca.number
     is_own &= cmd.table_type == FlowTableType.FDB
     if cmd.table_eswitch_owner_vhca_id_valid and not is_own:
@@ -316,13 +311,11 @@ def _set_foreign_root(hca: Hca, cmd: layout.set_flow_table_root_in) -> None:
     number = int(cmd.table_eswitch_owner_vhca_id)
     can_share = cmd.table_type == FlowTableType.FDB and hca.caps.eswitch.root_ft_on_other_esw
     if not can_share or cmd.op_mod != _SET or cmd.underlay_qpn:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "root must be a table of the sender, or another switch's FDB"
-        )
+        raise BadParamError("root must be a table of the sender, or another switch's FDB")
     adapter = hca.adapter.board.managed_by(number)
     owner = adapter.manager.node if adapter is not None else None
     if owner is None or owner.eswitch is None or owner.health.has_failed:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such switch on the board", f"{number:#x}")
+        raise BadParamError("no such switch on the board", f"{number:#x}")
     table = owner.flow_tables.get(cmd.table_id)
     if table is None or table.uid != DRIVER_UID or table.table_type != FlowTableType.FDB:
         raise CmdError(Status.BAD_RES_ERR, "no such flow table", f"{cmd.table_id:#x}")
@@ -341,5 +334,5 @@ def _underlay(tables: ObjectTables, cmd: layout.set_flow_table_root_in) -> Qp:
     """
     qp = tables.qps.need(cmd.underlay_qpn)
     if qp.steer is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue pair is not an underlay", f"{qp!r}")
+        raise BadParamError("queue pair is not an underlay", f"{qp!r}")
     return qp

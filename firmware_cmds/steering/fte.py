@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering import changes as steering
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow.table import FlowEntry, FlowTable
 from firmware_cmds.steering.flow_group import group_of
 from firmware_cmds.steering.flow_table import domain_of, queried_table, table_of
@@ -59,7 +59,7 @@ def set_flow_table_entry(hca: Hca, cmd: layout.set_fte_in, out: layout.set_fte_o
     elif cmd.op_mod == _MODIFY:
         _modify(hca, cmd, table)
     else:
-        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+        raise BadParamError("op_mod not supported", f"{cmd.op_mod}")
 
 
 def _create(hca: Hca, cmd: layout.set_fte_in, table: FlowTable) -> None:
@@ -85,9 +85,9 @@ def _source(table: FlowTable, ctx: layout.flow_context) -> FlowSource:
     try:
         source = FlowSource(ctx.flow_source)
     except ValueError:
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown flow_source", f"{ctx.flow_source}") from None
+        raise BadParamError("unknown flow_source", f"{ctx.flow_source}") from None
     if source and table.table_type is not FlowTableType.FDB:
-        raise CmdError(Status.BAD_PARAM_ERR, "flow_source needs an FDB table", source.name)
+        raise BadParamError("flow_source needs an FDB table", source.name)
     return source
 
 
@@ -100,13 +100,9 @@ def _modify(hca: Hca, cmd: layout.set_fte_in, table: FlowTable) -> None:
     given = cmd.flow_context
     entry, mask = _entry(table, cmd.flow_index), cmd.modify_enable_mask
     if mask & ~int(_CHANGEABLE):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "flow table entry field cannot be modified", f"{mask:#x}"
-        )
+        raise BadParamError("flow table entry field cannot be modified", f"{mask:#x}")
     if given.group_id != entry.group.handle:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "flow table entry belongs to another group", f"{entry!r}"
-        )
+        raise BadParamError("flow table entry belongs to another group", f"{entry!r}")
     ctx = layout.flow_context.view(bytearray(entry.ctx))
     lists, new = Lists(table, ctx), Lists(table, given)
     if mask & SetFte.ACTION:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from emu.device.engine.eth.steering import changes as steering
 from emu.device.engine.eth.steering import vlan_tags
 from emu.device.engine.eth.steering.reformat import DECAP
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow.action import FteAction, FteVerdict, VportTarget
 from emu.device.objects.eth.flow.table import ACLS, FlowTable
 from emu.device.objects.eth.flow.targets import Sampler
@@ -78,7 +78,7 @@ class Lists:
 
     def __init__(self, table: FlowTable, ctx: layout.flow_context) -> None:
         if ctx.extended_destination and table.table_type is not FlowTableType.FDB:
-            raise CmdError(Status.BAD_PARAM_ERR, "extended_destination needs an FDB table")
+            raise BadParamError("extended_destination needs an FDB table")
         destinations, counters = ctx.destination_list_size, ctx.flow_counter_list_size
         places = LONG if ctx.extended_destination else 1
         number = destinations + counters
@@ -100,13 +100,13 @@ def _check_options(ctx: layout.flow_context, caps: Any) -> None:
     supported.
     """
     if name := first_set(ctx, _NOT_BUILT):
-        raise CmdError(Status.BAD_PARAM_ERR, "flow table entry option not supported", name)
+        raise BadParamError("flow table entry option not supported", name)
     for action in FlowAction:
         is_there = action in _BUILT and (
             action not in _OPTIONAL or getattr(caps, _OPTIONAL[action])
         )
         if ctx.action & action and not is_there:
-            raise CmdError(Status.BAD_PARAM_ERR, "flow action not supported", f"{action.name}")
+            raise BadParamError("flow action not supported", f"{action.name}")
 
 
 def action_of(
@@ -121,13 +121,12 @@ def action_of(
     caps = hca.caps.flow_properties(table.table_type)
     _check_options(ctx, caps)
     if ctx.uplink_hairpin_en and table.table_type is not FlowTableType.FDB:
-        raise CmdError(Status.BAD_PARAM_ERR, "uplink_hairpin_en needs an FDB table")
+        raise BadParamError("uplink_hairpin_en needs an FDB table")
     verdict = _VERDICTS.get(ctx.action & ~_BESIDE)
     if verdict is not FteVerdict.FORWARD and table.table_type is FlowTableType.PORT_SEL:
         verdict = None
     if verdict is None or (verdict is FteVerdict.ALLOW and table.table_type not in _ALLOWING):
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
+        raise BadParamError(
             "flow table entry must forward or drop, or allow in a table type that permits it",
             f"{ctx.action:#x}",
         )
@@ -141,9 +140,7 @@ def action_of(
             Status.LIM_ERR, "more counters than log_max_flow_counter", f"{len(lists.counters)}"
         )
     if bool(ctx.action & FlowAction.COUNT) != bool(lists.counters):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "flow counters must be listed if the action counts, and only then"
-        )
+        raise BadParamError("flow counters must be listed if the action counts, and only then")
     action = FteAction(
         verdict,
         tuple(_destination(hca, table, item) for item in lists.destinations),
@@ -189,10 +186,7 @@ def _packet_reformat(tables: ObjectTables, table: FlowTable, number: int) -> Pac
     """Return the context; BAD_RES_ERR if unknown, BAD_PARAM_ERR if wrong for this table type."""
     context = tables.packet_reformats.need(number)
     if context.reformat_type not in _REFORMATS[table.table_type]:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "packet reformat context is for tables of another type",
-            f"{context!r}",
-        )  # fmt: skip
+        raise BadParamError("packet reformat context is for tables of another type", f"{context!r}")
     return context
 
 
@@ -202,10 +196,7 @@ def _modify_header(
     """Return the context; BAD_RES_ERR if unknown, BAD_PARAM_ERR if wrong for this table type."""
     context = contexts.need(ctx.modify_header_id)
     if context.table_type is not table.table_type:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "modify header context is for tables of another type",
-            f"{context!r}",
-        )  # fmt: skip
+        raise BadParamError("modify header context is for tables of another type", f"{context!r}")
     return context
 
 
@@ -218,12 +209,12 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     given = layout.dest_format_struct.view(item[:LIST_ITEM_BYTES])
     is_vport = given.destination_type in (FlowDestination.VPORT, FlowDestination.UPLINK)
     if given.destination_eswitch_owner_vhca_id_valid and not is_vport:
-        raise CmdError(Status.BAD_PARAM_ERR, "destinations of other functions are not supported")
+        raise BadParamError("destinations of other functions are not supported")
     is_fdb = table.table_type is FlowTableType.FDB
     if is_vport and (is_fdb or table.table_type is FlowTableType.ESW_EGRESS_ACL):
         return _vport_target(hca, given, _reformat(hca, table, item, given) if is_fdb else None)
     if given.packet_reformat:
-        raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat needs a vPort destination of an FDB")
+        raise BadParamError("packet_reformat needs a vPort destination of an FDB")
     is_cable = given.destination_type == FlowDestination.UPLINK
     if is_cable and table.table_type is FlowTableType.PORT_SEL:
         return _vport_target(hca, given, None)
@@ -238,9 +229,7 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
         return target
     if given.destination_type == FlowDestination.FLOW_SAMPLER and is_fdb:
         return hca.objects[Sampler].need(given.destination_id)
-    raise CmdError(
-        Status.BAD_PARAM_ERR, "destination_type not supported", f"{given.destination_type}"
-    )
+    raise BadParamError("destination_type not supported", f"{given.destination_type}")
 
 
 def _max_reformats(caps: Caps) -> int:
@@ -259,7 +248,7 @@ def _reformat(
     if not given.packet_reformat:
         return None
     if len(item) < layout.extended_dest_format.size:
-        raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat without extended_destination")
+        raise BadParamError("packet_reformat without extended_destination")
     number = layout.extended_dest_format.view(item).packet_reformat_id
     return _packet_reformat(tables, table, number)
 
@@ -283,10 +272,10 @@ def _vport_target(
     if given.destination_eswitch_owner_vhca_id_valid and owner != hca.vhca.number:
         adapter = hca.adapter.board.managed_by(owner) if _is_merged(hca.caps) else None
         if adapter is None:
-            raise CmdError(Status.BAD_PARAM_ERR, "no such switch on the board", f"{owner:#x}")
+            raise BadParamError("no such switch on the board", f"{owner:#x}")
         port = adapter.number
     if not hca.vhca.is_manager or not hca.adapter.board.has_vport(port, number):
-        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
+        raise BadParamError("no such vport", f"{number}")
     return VportTarget(number, port, reformat)
 
 

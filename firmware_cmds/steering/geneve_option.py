@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.geneve_option import GeneveOption
 from firmware_cmds.given_object import given_object
 from layouts.enums import Status
@@ -29,8 +29,8 @@ def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     obj = geneve_tlv_option.view(given_object(cmd.object, geneve_tlv_option.size))
     limit = int(tables.caps.general.max_geneve_tlv_option_data_len)
     if not 1 <= obj.option_data_length <= limit:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "option_data_length above max_geneve_tlv_option_data_len, or 0",
+        raise BadParamError(
+            "option_data_length above max_geneve_tlv_option_data_len, or 0",
             f"{obj.option_data_length}",
         )  # fmt: skip
     option = GeneveOption(obj.option_class, obj.option_type, obj.option_data_length)

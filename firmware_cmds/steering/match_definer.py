@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.steering.hash_split import DEFINER_FIELDS
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.match_definer import MatchDefiner
 from firmware_cmds.given_object import given_object
 from layouts.enums import Status
@@ -52,20 +52,18 @@ def _masks(format_id: int, mask: bytes) -> dict[str, int]:
     Raises BAD_PARAM_ERR for an unknown format, reserved bits, and a field that is not supported.
     """
     if format_id not in _FORMATS:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "format of a match definer not supported", f"{format_id}"
-        )
+        raise BadParamError("format of a match definer not supported", f"{format_id}")
     prm = _FORMATS[format_id]
     view = prm.view(mask)
     values = {field.name: getattr(view, field.name) for field in prm.fields}
     if bytes(prm.new(**values)) != mask:
-        raise CmdError(Status.BAD_PARAM_ERR, "match definer has reserved bits set")
+        raise BadParamError("match definer has reserved bits set")
     masks = {}
     for name in sorted(values):
         value = values[name]
         number = value if isinstance(value, int) else int.from_bytes(bytes(value), "big")
         if number and name not in DEFINER_FIELDS:
-            raise CmdError(Status.BAD_PARAM_ERR, "field of a match definer not supported", name)
+            raise BadParamError("field of a match definer not supported", name)
         if number:
             masks[name] = number
     return masks

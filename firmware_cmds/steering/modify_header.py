@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering.rewrite import context_of
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow.table import SWITCHING
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowTableType
@@ -33,18 +33,14 @@ def alloc_modify_header_context(
     """
     is_own = cmd.table_type in _OWN and tables.flow_domain(cmd.table_type) is not None
     if not is_own and (tables.eswitch is None or cmd.table_type not in SWITCHING):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "no modify header contexts for tables of this type",
-            f"{cmd.table_type}",
-        )  # fmt: skip
+        raise BadParamError(
+            "no modify header contexts for tables of this type", f"{cmd.table_type}"
+        )
     table_type = FlowTableType(cmd.table_type)
     max_actions = tables.caps.flow_properties(table_type).max_modify_header_actions
     number = cmd.num_of_actions
     if not 1 <= number <= max_actions:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "num_of_actions is 0, or above max_modify_header_actions",
-            f"{number}",
-        )  # fmt: skip
+        raise BadParamError("num_of_actions is 0, or above max_modify_header_actions", f"{number}")
     if number > len(cmd.actions):
         raise CmdError(
             Status.BAD_INP_LEN_ERR, "input is too short for its actions", f"{number} actions"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering.reformat import context_of
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.packet_reformat import TUNNELS
 from firmware_cmds.function.eswitch import eswitch_of
 from layouts.enums import Op, Status
@@ -44,10 +44,9 @@ def alloc_packet_reformat_context(
     if tables.eswitch is not None:
         max_size = max(max_size, tables.caps.eswitch.max_encap_header_size)
     if not 1 <= size <= max_size or size % _PIECE_BYTES:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "reformat_data_size is 0, odd, or above max_encap_header_size",
-            f"{size}",
-        )  # fmt: skip
+        raise BadParamError(
+            "reformat_data_size is 0, odd, or above max_encap_header_size", f"{size}"
+        )
     data = b"".join(
         (bytes(ctx.reformat_data), *islice(ctx.more_reformat_data, size // _PIECE_BYTES))
     )

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.ste.actions import Planner
 from emu.device.engine.eth.ste.walk import SteeringMemory
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.flow.action import VportTarget
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.flow.targets import Sampler
 from emu.device.objects.eth.flow_meter import FlowMeterAso
 from emu.device.objects.eth.icm_addresses import vport_of
-from layouts.enums import Status
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
@@ -39,13 +38,13 @@ def check_owner(tables: ObjectTables, table_type: int, ctx: flow_table_context) 
     properties = tables.caps.flow_properties(FlowTableType(table_type))
     is_one = table_type in _OWNABLE and (properties.sw_owner or properties.sw_owner_v2)
     if tables.icm is None or not is_one:
-        raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", "sw_owner")
+        raise BadParamError("flow table option not supported", "sw_owner")
 
 
 def check_is_firmwares(table: FlowTable) -> None:
     """Refuse groups and entries of a table that software owns."""
     if table.roots is not None:
-        raise CmdError(Status.BAD_PARAM_ERR, "flow table is owned by software", f"{table!r}")
+        raise BadParamError("flow table is owned by software", f"{table!r}")
 
 
 def take_ownership(hca: Hca, table: FlowTable) -> None:

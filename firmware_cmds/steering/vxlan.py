@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from layouts.enums import Op, Status
 from layouts.steering import vxlan as layout
 
@@ -52,5 +52,5 @@ def delete_vxlan_udp_dport(
     """
     _check(tables.caps)
     if cmd.vxlan_udp_port not in tables.parser.vxlan_ports:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such VXLAN port", f"{cmd.vxlan_udp_port}")
+        raise BadParamError("no such VXLAN port", f"{cmd.vxlan_udp_port}")
     tables.parse_vxlan(tables.parser.vxlan_ports - {cmd.vxlan_udp_port})

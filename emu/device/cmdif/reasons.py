@@ -1,9 +1,10 @@
 """Collection of all refusal reasons in the sources, to map a syndrome back to its text.
 
-Every refusal is a call ``CmdError(Status.X, reason, detail)``, or the ``super().__init__`` call of
-a class derived from CmdError. The reason is fixed text, so these calls are the complete list. A
-reason is a string, a constant of its module, or an f-string over ``self.kind``, which stands for
-every kind of object: a table takes its kind from the class of its objects.
+Every refusal is a call ``CmdError(Status.X, reason, detail)`` or ``BadParamError(reason, detail)``,
+or the ``super().__init__`` call of a class derived from CmdError. The reason is fixed text, so
+these calls are the complete list. A reason is a string, a constant of its module, or an f-string
+over ``self.kind``, which stands for every kind of object: a table takes its kind from the class of
+its objects.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from emu.device.errors import CmdError, syndrome_of
+from emu.device.errors import BadParamError, CmdError, syndrome_of
 from emu.device.state import tables
+from layouts.enums import Status
 
 _KIND: Final = "self.kind"
+_ERRORS: Final = (CmdError.__name__, BadParamError.__name__)
 
 
 class ReasonError(Exception):
@@ -73,7 +76,7 @@ def reasons_in(source: str, module: str) -> Iterator[Reason]:
     for each kind of object. Raises :class:`ReasonError` for any other expression, and for a
     CmdError call without status and reason by position.
     """
-    if CmdError.__name__ not in source:
+    if not any(error in source for error in _ERRORS):
         return
     tree = ast.parse(source)
     constants = {
@@ -85,28 +88,32 @@ def reasons_in(source: str, module: str) -> Iterator[Reason]:
     }
     for call, function in _refusals(tree, ()):
         where = f"{module}, line {call.lineno}"
-        if len(call.args) < 2:
-            raise ReasonError(f"{where}: pass status and reason by position")
-        status, reason = call.args[:2]
-        name = _status_name(ast.unparse(status))
+        status, reason = _status_and_reason(call, where)
         for text in _texts(reason, constants, where):
-            yield Reason(text, name, module, call.lineno, function)
+            yield Reason(text, status, module, call.lineno, function)
 
 
-def _status_name(source: str) -> str:
-    name = source.removeprefix("Status.")
-    return "" if name == source else name
+def _status_and_reason(call: ast.Call, where: str) -> tuple[str, ast.expr]:
+    """Return the name of a refusal's status and its reason; ReasonError if passed by keyword."""
+    match call.args:
+        case [reason, *_] if _name(call.func) == BadParamError.__name__:
+            return Status.BAD_PARAM_ERR.name, reason
+        case [status, reason, *_]:
+            source = ast.unparse(status)
+            name = source.removeprefix("Status.")
+            return "" if name == source else name, reason
+    raise ReasonError(f"{where}: pass status and reason by position")
 
 
 def _refusals(node: ast.AST, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
-    """Yield each call below a node that makes a CmdError, with the enclosing function's name."""
+    """Yield each call below a node that makes a refusal, with the enclosing function's name."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
             if isinstance(child, ast.ClassDef) and CmdError.__name__ in map(_name, child.bases):
                 yield from _inherited(child, around)
             yield from _refusals(child, (*around, child.name))
             continue
-        if isinstance(child, ast.Call) and _name(child.func) == CmdError.__name__:
+        if isinstance(child, ast.Call) and _name(child.func) in _ERRORS:
             yield child, ".".join(around)
         yield from _refusals(child, around)
 

@@ -18,7 +18,7 @@ from emu.device.cmdif import mailbox
 from emu.device.cmdif.mailbox import DeliveryError
 from emu.device.cmdif.registry import Command
 from emu.device.cmdif.scope import addressed
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.object import DRIVER_UID, SHARED_UID
 from emu.device.rounds.portions import Portions
 from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
@@ -185,9 +185,7 @@ def _check_standing(hca: Hca, uid: int, command: Command) -> None:
     if hca.uctxs.get(uid) is None:
         raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
     if command.privileged:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "only the driver may send this command", f"uid {uid:#x}"
-        )
+        raise BadParamError("only the driver may send this command", f"uid {uid:#x}")
 
 
 def _in_portions(hca: Hca, uid: int, command: Command, work: Portions[None]) -> Portions[None]:

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.state.hca import Hca
-from layouts.enums import Status
 from layouts.prm import Prm
 
 Resolver = Callable[[Hca, Any], Hca]
@@ -34,9 +33,7 @@ def other_function(hca: Hca, function_id: int) -> Hca:
     """
     other = hca.vhca.other(function_id)
     if other is None:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "sender manages no such function", f"function_id {function_id:#x}"
-        )
+        raise BadParamError("sender manages no such function", f"function_id {function_id:#x}")
     return other
 
 
@@ -51,23 +48,21 @@ def other_vport(hca: Hca, number: int) -> Hca:
         return hca
     other = hca.vhca.other(number)
     if other is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
+        raise BadParamError("no such vport", f"{number}")
     return other
 
 
 def check_port(hca: Hca, number: int) -> Hca:
     """Return the sender, which owns the only port; refuse a number above 1 with BAD_PARAM_ERR."""
     if number > NUM_PORTS:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{number}")
+        raise BadParamError("no such port", f"{number}")
     return hca
 
 
 def _embedded(hca: Hca, flag: int) -> Hca:
     """Return the sender; refuse a set flag with BAD_PARAM_ERR, as no embedded CPU exists."""
     if flag:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "no embedded CPU exists", "embedded CPU function named"
-        )
+        raise BadParamError("no embedded CPU exists", "embedded CPU function named")
     return hca
 
 
@@ -135,9 +130,7 @@ def addressed(hca: Hca, view: Prm, by: tuple[Resolver, ...], *, of_others: bool 
     for resolve in by:
         target = resolve(target, view)
     if target is not hca and not of_others:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "command may not address another function",
-            f"vport {target.vhca.vport_number}",
+        raise BadParamError(
+            "command may not address another function", f"vport {target.vhca.vport_number}"
         )
     return target

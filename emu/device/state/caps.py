@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.uar_pages import UarPages
-from layouts.enums import CapMode, CapType, QpType, Status
+from layouts.enums import CapMode, CapType, QpType
 from layouts.eth_enums import FlowTableType
 from layouts.function import caps as layout
 from layouts.function import crypto as crypto_layout
@@ -294,7 +294,7 @@ class Caps:
 
     def _known(self, group: int) -> CapType:
         if not self.has(group):
-            raise CmdError(Status.BAD_PARAM_ERR, "capability group not supported", f"{group:#x}")
+            raise BadParamError("capability group not supported", f"{group:#x}")
         return CapType(group)
 
 
@@ -320,8 +320,7 @@ def _check_below(chosen: Any, maximum: Any) -> None:
         value, limit = getattr(chosen, field.name), getattr(maximum, field.name)
         if isinstance(value, int):
             if value > limit:
-                raise CmdError(
-                    Status.BAD_PARAM_ERR,
+                raise BadParamError(
                     "capability set above its maximum",
                     f"{type(chosen).__name__}.{field.name}: {value} > {limit}",
                 )

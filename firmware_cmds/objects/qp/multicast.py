@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import GROUPS_PER_PORTION
@@ -32,9 +32,7 @@ def attach_to_mcg(
     """
     qp = tables.qps.need(cmd.qpn)
     if qp.ctx.st != QpType.UD:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "only a UD queue pair can join a multicast group", f"{qp!r}"
-        )
+        raise BadParamError("only a UD queue pair can join a multicast group", f"{qp!r}")
     gid, caps = cmd.multicast_gid, tables.caps.general
     if gid in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is already in the multicast group")

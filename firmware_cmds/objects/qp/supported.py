@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.object import DRIVER_UID
 from firmware_cmds.objects.wq import check_end_padding
 from firmware_cmds.options import first_set
@@ -38,24 +38,22 @@ def check_type(tables: ObjectTables, ctx: layout.qpc) -> None:
     except ValueError:
         kind = None
     if kind not in _ALWAYS and not (kind in _GATES and getattr(tables.caps.general, _GATES[kind])):
-        raise CmdError(Status.BAD_PARAM_ERR, "transport service not supported", f"st {ctx.st:#x}")
+        raise BadParamError("transport service not supported", f"st {ctx.st:#x}")
     if ctx.rq_type not in _RQ_TYPES:
-        raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
+        raise BadParamError("rq_type not supported", f"{ctx.rq_type}")
     if name := first_set(ctx, _NOT_BUILT):
-        raise CmdError(Status.BAD_PARAM_ERR, "queue pair option not supported", name)
+        raise BadParamError("queue pair option not supported", name)
     check_end_padding(ctx.end_padding_mode)
     _check_stateless_offloads(tables.caps, ctx)
     if ctx.send_dbr_mode and not (
         ctx.send_dbr_mode == _NO_DBR_EXT and tables.caps.general_2.send_dbr_mode_no_dbr_ext
     ):
-        raise CmdError(Status.BAD_PARAM_ERR, "send_dbr_mode not supported", f"{ctx.send_dbr_mode}")
+        raise BadParamError("send_dbr_mode not supported", f"{ctx.send_dbr_mode}")
     if tables.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
         # A queue pair of these types reaches physical addresses, keys of all domains, or subnet
         # management.
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "only the driver may create a queue pair of this type",
-            f"st {ctx.st:#x}",
+        raise BadParamError(
+            "only the driver may create a queue pair of this type", f"st {ctx.st:#x}"
         )
 
 
@@ -88,11 +86,7 @@ def _check_stateless_offloads(caps: Caps, ctx: layout.qpc) -> None:
         int(UlpStatelessOffloadMode.ENHANCED): caps.general.ipoib_enhanced_offloads,
     }
     if not offered.get(mode) or ctx.st != QpType.UD:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "ulp_stateless_offload_mode not supported",
-            f"{mode}, st {ctx.st:#x}",
-        )
+        raise BadParamError("ulp_stateless_offload_mode not supported", f"{mode}, st {ctx.st:#x}")
 
 
 def check_tag_matching(ctx: layout.qpc, srq: Srq | None) -> None:
@@ -102,6 +96,6 @@ def check_tag_matching(ctx: layout.qpc, srq: Srq | None) -> None:
     """
     matches = srq is not None and srq.tags is not None
     if matches and ctx.st != QpType.RC:
-        raise CmdError(Status.BAD_PARAM_ERR, "tag matching is for RC", f"st {ctx.st:#x}")
+        raise BadParamError("tag matching is for RC", f"st {ctx.st:#x}")
     if ctx.offload_type and not (matches and ctx.offload_type == OFFLOAD_RNDV):
-        raise CmdError(Status.BAD_PARAM_ERR, "offload_type not supported", f"{ctx.offload_type}")
+        raise BadParamError("offload_type not supported", f"{ctx.offload_type}")

@@ -9,7 +9,7 @@ from emu.device.cmdif.registry import Command, OpenField, add
 from emu.device.engine.qp import attributes, migration, pacing
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import transitions as qp_state
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.queues.qp import Qp
 from emu.device.state.hca import HcaState
 from firmware_cmds.objects.counter import counter_set
@@ -86,7 +86,7 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
     if isinstance(cmd, layout.rts2rts_qp_in) and high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
         _check_stream(qp, cmd)
     if high_mask & qp_state.MMO and not hca.caps.general.dma_mmo_qp:
-        raise CmdError(Status.BAD_PARAM_ERR, "memory-to-memory operations are not supported")
+        raise BadParamError("memory-to-memory operations are not supported")
     return what
 
 
@@ -119,13 +119,11 @@ def _requested_paces(
     ):
         return None
     if not tables.caps.qos.nic_qp_scheduling or qp.st not in _PACED:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue pair cannot be in a queue group", f"{qp!r}")
+        raise BadParamError("queue pair cannot be in a queue group", f"{qp!r}")
     ext = _given_extension(cmd)
     ids = ext.qos_queue_group_id_requester, ext.qos_queue_group_id_responder
     if ids[1] and qp.st is not QpType.RC:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "only the responder of RC can be rate limited", f"{qp!r}"
-        )
+        raise BadParamError("only the responder of RC can be rate limited", f"{qp!r}")
     requester, responder = (queue_group(tables.scheduling_elements, number) for number in ids)
     return pacing.pace_by(requester), pacing.pace_by(responder)
 

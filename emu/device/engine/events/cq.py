@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.compression import VALIDITY
 from emu.device.engine.events.eq import UNMEASURED_NS
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.cq import Cq, Moderation
 from emu.device.ports import DmaError
@@ -270,9 +270,7 @@ def resize(cqes: Completions, cq: Cq, buffer: PageList, log_size: int) -> None:
     try:
         consumed = newly_consumed(cq, record(cqes.memory, cq)) or 0
     except DmaError as error:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)
-        ) from None
+        raise BadParamError("doorbell record is not guest memory", str(error)) from None
     unread = cq.pi - cq.ci - consumed
     if unread >= min(cq.entries, 1 << log_size):
         raise CmdError(Status.BAD_SIZE_OUTS_CQES_ERR, "more unread CQEs than entries", f"{unread}")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import eq as eq_engine
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.queues.page_fault import (
     FaultedAccess,
     Page,
@@ -230,9 +230,7 @@ def resume(
             return
         raise CmdError(Status.BAD_RES_ERR, "no such page fault", f"token {token:#x}")
     if named is not None and not fault.is_named_by(*named):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "page fault is of another type or queue", f"{fault!r}, {named}"
-        )
+        raise BadParamError("page fault is of another type or queue", f"{fault!r}, {named}")
     if events.probes.faults is None:
         close(events, fault, refused=error)
     else:

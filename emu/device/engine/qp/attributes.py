@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.transitions import AFFINITY, Selection
-from emu.device.errors import CmdError
-from layouts.enums import Op, QpType, Status
+from emu.device.errors import BadParamError
+from layouts.enums import Op, QpType
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
@@ -51,11 +51,9 @@ def check(link: PathChecks, caps: Caps, op: Op, qp: Qp, given: qpc, what: Select
     if "mtu" in what.fields:
         _check_mtu(op, qp, given.mtu)
     if "log_msg_max" in what.fields and given.log_msg_max > caps.general.log_max_msg:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "log_msg_max above log_max_msg", f"{given.log_msg_max}"
-        )
+        raise BadParamError("log_msg_max above log_max_msg", f"{given.log_msg_max}")
     if "udp_sport" in what.path and op is Op.RTS2RTS_QP and not caps.general.rts2rts_qp_udp_sport:
-        raise CmdError(Status.BAD_PARAM_ERR, "this port does not support a change of udp_sport")
+        raise BadParamError("this port does not support a change of udp_sport")
     _check_affinity(caps, given, what)
     _check_depths(caps, qp, given, what)
 
@@ -67,10 +65,8 @@ def _check_affinity(caps: Caps, given: qpc, what: Selection) -> None:
     """
     ports = caps.general.num_lag_ports
     if ports and AFFINITY in what.fields and given.lag_tx_port_affinity > ports:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "lag_tx_port_affinity above num_lag_ports",
-            f"{given.lag_tx_port_affinity}",
+        raise BadParamError(
+            "lag_tx_port_affinity above num_lag_ports", f"{given.lag_tx_port_affinity}"
         )
 
 
@@ -81,7 +77,7 @@ def _check_alternate(link: PathChecks, caps: Caps, qp: Qp, path: ads) -> None:
     address.
     """
     if not caps.general.apm or qp.st not in _WITH_PATH:
-        raise CmdError(Status.BAD_PARAM_ERR, "this service has no alternate path", qp.st.name)
+        raise BadParamError("this service has no alternate path", qp.st.name)
     check_port(caps, path.vhca_port_num)
     check_pkey_index(caps, path.pkey_index)
     link.check_path(path)
@@ -90,7 +86,7 @@ def _check_alternate(link: PathChecks, caps: Caps, qp: Qp, path: ads) -> None:
 def check_port(caps: Caps, number: int) -> None:
     """Refuse a port number outside 1 to num_ports with BAD_PARAM_ERR."""
     if not 1 <= number <= caps.general.num_ports:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{number}")
+        raise BadParamError("no such port", f"{number}")
 
 
 def check_pkey_index(caps: Caps, index: int) -> None:
@@ -99,7 +95,7 @@ def check_pkey_index(caps: Caps, index: int) -> None:
     An entry may be empty: all packets are then dropped until the subnet manager fills it.
     """
     if index >= _SMALLEST_PKEY_TABLE << caps.general.pkey_table_size:
-        raise CmdError(Status.BAD_PARAM_ERR, "pkey_index is beyond the table", f"{index}")
+        raise BadParamError("pkey_index is beyond the table", f"{index}")
 
 
 def _check_mtu(op: Op, qp: Qp, code: int) -> None:
@@ -111,7 +107,7 @@ def _check_mtu(op: Op, qp: Qp, code: int) -> None:
     is_needed = op is Op.INIT2RTR_QP and qp.st in _WITH_MTU
     code = code or (qp.ctx.mtu if is_needed else MTU_CODES[0])
     if code not in MTU_CODES:
-        raise CmdError(Status.BAD_PARAM_ERR, "MTU is not one of IBTA's codes", f"{code}")
+        raise BadParamError("MTU is not one of IBTA's codes", f"{code}")
 
 
 def _check_depths(caps: Caps, qp: Qp, given: qpc, what: Selection) -> None:
@@ -124,10 +120,6 @@ def _check_depths(caps: Caps, qp: Qp, given: qpc, what: Selection) -> None:
     most_sent = general.log_max_ra_res_dc if is_dc else general.log_max_ra_res_qp
     most_taken = general.log_max_ra_req_dc if is_dc else general.log_max_ra_req_qp
     if "log_sra_max" in what.fields and given.log_sra_max > most_sent:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "log_sra_max above log_max_ra_res", f"{given.log_sra_max}"
-        )
+        raise BadParamError("log_sra_max above log_max_ra_res", f"{given.log_sra_max}")
     if "log_rra_max" in what.fields and given.log_rra_max > most_taken:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "log_rra_max above log_max_ra_req", f"{given.log_rra_max}"
-        )
+        raise BadParamError("log_rra_max above log_max_ra_req", f"{given.log_rra_max}")

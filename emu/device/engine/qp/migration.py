@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.qp.transitions import Selection
-from emu.device.errors import CmdError
-from layouts.enums import EventType, PmState, Status
+from emu.device.errors import BadParamError
+from layouts.enums import EventType, PmState
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
@@ -35,7 +35,7 @@ def selects_migration(qp: Qp, given: qpc, what: Selection) -> bool:
     if not what.chooses_pm_state:
         return False
     if given.pm_state not in PmState._value2member_map_:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such pm_state", f"{given.pm_state}")
+        raise BadParamError("no such pm_state", f"{given.pm_state}")
     return qp.path_state is PmState.ARMED and given.pm_state == PmState.MIGRATED
 
 

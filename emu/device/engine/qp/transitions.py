@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from emu.device.errors import CmdError
-from layouts.enums import Op, QpState, Status
+from emu.device.errors import BadParamError
+from layouts.enums import Op, QpState
 
 if TYPE_CHECKING:
     from layouts.objects.qp import qpc
@@ -186,14 +186,11 @@ def selection(op: Op, opt_param_mask: int, high_mask: int = 0) -> Selection:
     not support. ``op`` is a key of TRANSITIONS; the queue pair's state is not checked here.
     """
     if wrong := opt_param_mask & ~_OPTIONS.get(op, 0):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "opt_param_mask has a bit that the transition does not support",
-            f"{wrong:#x}",
-        )  # fmt: skip
-    if wrong := high_mask & ~_HIGH_OPTIONS.get(op, 0):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "opt_param_mask_95_32 has an unsupported bit", f"{wrong:#x}"
+        raise BadParamError(
+            "opt_param_mask has a bit that the transition does not support", f"{wrong:#x}"
         )
+    if wrong := high_mask & ~_HIGH_OPTIONS.get(op, 0):
+        raise BadParamError("opt_param_mask_95_32 has an unsupported bit", f"{wrong:#x}")
     row = TRANSITIONS[op]
     return Selection(
         (*row.required, *_selected(_OPTIONAL, opt_param_mask)),

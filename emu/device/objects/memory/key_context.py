@@ -6,11 +6,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT
 from emu.device.objects.memory.rights import ALL_RIGHTS, LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_WRITE
 from emu.device.ports import Buffer
-from layouts.enums import AccessMode, Status
+from layouts.enums import AccessMode
 
 if TYPE_CHECKING:
     from emu.device.objects.numbering import Capabilities
@@ -85,26 +85,21 @@ class KeyContext:
         """
         mode = self.mode
         if mode not in _MODES:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "access mode of the memory key not supported", f"{mode:#x}"
-            )
+            raise BadParamError("access mode of the memory key not supported", f"{mode:#x}")
         # Relaxed ordering is accepted: it permits the adapter an order that this one never uses.
         if self.ma_translation_mode:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "memory key option not supported", "ma_translation_mode"
-            )
+            raise BadParamError("memory key option not supported", "ma_translation_mode")
         if self.rights & _REMOTE_WRITES and not self.rights & LOCAL_WRITE:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "remote write or atomic without local write", f"{mode:#x}"
+            raise BadParamError(
+                "remote write or atomic without local write", f"{mode:#x}"
             )  # IBTA 10.6.3.1; include/rdma/ib_verbs.h: ib_check_mr_access
         if self.start + self.length > 1 << 64:
-            raise CmdError(
-                Status.BAD_PARAM_ERR,
+            raise BadParamError(
                 "memory key goes beyond the end of the address space",
                 f"{self.start:#x}+{self.length:#x}",
             )
         if self.crypto_en and (not caps.general.crypto or mode not in _LISTS):
-            raise CmdError(Status.BAD_PARAM_ERR, "encryption is not supported for this access mode")
+            raise BadParamError("encryption is not supported for this access mode")
         if not self.free:
             self._check_live(need_qp)
 
@@ -120,15 +115,9 @@ class KeyContext:
             return
         log_page_size = self.log_page_size
         if log_page_size < ADAPTER_PAGE_SHIFT:
-            raise CmdError(
-                Status.BAD_PARAM_ERR,
-                "page size below the adapter's minimum",
-                f"{1 << log_page_size}",
-            )
+            raise BadParamError("page size below the adapter's minimum", f"{1 << log_page_size}")
         # A key over all addresses has pages of 2**61 bytes (odp.c: alloc_implicit_mr_null_mkey).
         if log_page_size > MAX_LOG_PAGE_SIZE and not self.length64:
-            raise CmdError(
-                Status.BAD_PARAM_ERR,
-                "page size above the adapter's maximum",
-                f"log_page_size {log_page_size}",
+            raise BadParamError(
+                "page size above the adapter's maximum", f"log_page_size {log_page_size}"
             )

@@ -12,11 +12,10 @@ from array import array
 from collections.abc import Iterator
 from typing import Final
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.ports import Buffer, DmaError, GuestMemory
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import PAGES_PER_PORTION
-from layouts.enums import Status
 from layouts.fields import ArrayView
 
 ADAPTER_PAGE_SHIFT: Final = 12
@@ -148,7 +147,7 @@ def queue_buffer(
     offset = page_offset << shift - LOG_OFFSETS_PER_PAGE
     needed = -(-(offset + length) >> shift)
     if len(pas) < needed:
-        raise CmdError(Status.BAD_PARAM_ERR, "page list too short", f"{len(pas)} of {needed} pages")
+        raise BadParamError("page list too short", f"{len(pas)} of {needed} pages")
     pages = pas.words(needed)
     yield from check_pages(memory, pages, 1 << shift, offset + length)
     return PageList(memory, pages, shift, offset, length)
@@ -171,7 +170,7 @@ def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) ->
         try:
             checked += len(memory.segments(start, length)) + count // _JOINED_COST
         except DmaError as error:
-            raise CmdError(Status.BAD_PARAM_ERR, "page is not guest memory", str(error)) from None
+            raise BadParamError("page is not guest memory", str(error)) from None
         if checked >= PAGES_PER_PORTION:
             checked = 0
             yield
@@ -188,7 +187,7 @@ def _runs(pages: array[int], size: int, used: int) -> Iterator[tuple[int, int, i
             following += size
             continue
         if page & (1 << ADAPTER_PAGE_SHIFT) - 1:
-            raise CmdError(Status.BAD_PARAM_ERR, "page address not aligned", f"{page:#x}")
+            raise BadParamError("page address not aligned", f"{page:#x}")
         if start >= 0:
             yield start, following - start, index - since
         start, following, since = page, page + size, index
@@ -203,10 +202,8 @@ DOORBELL_RECORD_BYTES: Final = 8
 def check_record(memory: GuestMemory, address: int) -> None:
     """Raise BAD_PARAM_ERR unless a doorbell record is 8 aligned bytes of writable guest memory."""
     if address % DOORBELL_RECORD_BYTES:
-        raise CmdError(Status.BAD_PARAM_ERR, "doorbell record not aligned", f"{address:#x}")
+        raise BadParamError("doorbell record not aligned", f"{address:#x}")
     try:
         memory.segments(address, DOORBELL_RECORD_BYTES)
     except DmaError as error:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)
-        ) from None
+        raise BadParamError("doorbell record is not guest memory", str(error)) from None

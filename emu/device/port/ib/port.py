@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.queues.qp_context import GlobalRoute
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.congestion import Congestion
@@ -16,7 +16,7 @@ from emu.device.port.ib.managed import ManagedPort
 from emu.device.port.ib.vport import HcaVport
 from emu.device.port.packet import GlobalHeader, Packet
 from emu.device.port.recovery import LossRecovery
-from layouts.enums import CapMask1, PhysState, PortState, Status, VportPolicy
+from layouts.enums import CapMask1, PhysState, PortState, VportPolicy
 from layouts.rings.wqe import av
 from layouts.wire.bth import LRH
 
@@ -227,14 +227,12 @@ class IbPort(IbCounts):
     def check_source(self, index: int) -> None:
         """Refuse an index beyond the GID table with BAD_PARAM_ERR."""
         if index >= GID_TABLE_ENTRIES:
-            raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
+            raise BadParamError("no source GID at this index", f"{index}")
 
     def check_path(self, path: ads) -> None:
         """Refuse with BAD_PARAM_ERR a global route whose source GID is not entry 0."""
         if path.grh and path.src_addr_index:  # see :meth:`gid`
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "no source GID at this index", f"{path.src_addr_index}"
-            )
+            raise BadParamError("no source GID at this index", f"{path.src_addr_index}")
 
     def destination(self, path: ads) -> int:
         """Return the LID that a path leads to."""

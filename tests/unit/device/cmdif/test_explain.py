@@ -68,6 +68,12 @@ class TestSources:
             Reason("gone", "BAD_RES_ERR", "emu.x", 3, "Table.need")
         ]
 
+    def test_the_status_of_most_refusals(self):
+        source = "def f():\n    raise BadParamError('odd', f'{1}')\n"
+        assert list(reasons_in(source, "emu.x")) == [
+            Reason("odd", "BAD_PARAM_ERR", "emu.x", 2, "f")
+        ]
+
     def test_constant_of_the_module_and_qualified_call(self):
         source = "WHY = 'not ours'\ndef f():\n    return errors.CmdError(Status.LIM_ERR, WHY)\n"
         (reason,) = reasons_in(source, "emu.x")
@@ -90,7 +96,12 @@ class TestSources:
 
     @pytest.mark.parametrize(
         "call",
-        ["CmdError(S.X, f'{n} of {m}')", "CmdError(S.X, why)", "CmdError(S.X, reason='named')"],
+        [
+            "CmdError(S.X, f'{n} of {m}')",
+            "CmdError(S.X, why)",
+            "CmdError(S.X, reason='named')",
+            "BadParamError(why)",
+        ],
     )
     def test_reason_that_is_no_fixed_text(self, call):
         with pytest.raises(ReasonError, match=r"emu\.x, line 2"):

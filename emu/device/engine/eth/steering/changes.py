@@ -11,53 +11,41 @@ from collections.abc import Iterable
 
 from emu.device.engine.eth.steering.fields import source
 from emu.device.engine.eth.steering.match_field import COSTS, Part
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.flow.action import FteAction, FteVerdict
 from emu.device.objects.eth.flow.domain import FlowDomain
 from emu.device.objects.eth.flow.table import FlowEntry, FlowGroup, FlowTable, Miss
 from emu.device.objects.eth.flow.targets import Sampler
-from layouts.enums import Status
 from layouts.eth_enums import FlowSource
 
 
 def check_miss(level: int, miss: FlowTable | Miss) -> None:
     """Refuse with BAD_PARAM_ERR a miss table whose level is not above ``level``."""
     if isinstance(miss, FlowTable) and miss.level <= level:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "flow table's miss table must have a higher level",
-            f"{miss.level} from {level}",
+        raise BadParamError(
+            "flow table's miss table must have a higher level", f"{miss.level} from {level}"
         )
 
 
 def check_group(table: FlowTable, first: int, last: int) -> None:
     """Refuse with BAD_PARAM_ERR a new group whose indices are outside the table or taken."""
     if not 0 <= first <= last < table.size:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "flow group's indices are outside its table",
-            f"{first} to {last} of {table.size}",
+        raise BadParamError(
+            "flow group's indices are outside its table", f"{first} to {last} of {table.size}"
         )
     if table.is_taken(first, last):
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "flow group's indices overlap another group's",
-            f"{first} to {last}",
-        )
+        raise BadParamError("flow group's indices overlap another group's", f"{first} to {last}")
 
 
 def check_index(group: FlowGroup, index: int) -> None:
     """Refuse with BAD_PARAM_ERR a new entry whose index is outside the group or taken."""
     if not group.first <= index <= group.last:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
+        raise BadParamError(
             "flow table entry's index is outside its group",
             f"{index}, group has {group.first} to {group.last}",
         )
     if index in group.entries:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "flow table already has an entry at this index", f"{index}"
-        )
+        raise BadParamError("flow table already has an entry at this index", f"{index}")
 
 
 def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = False) -> None:
@@ -68,17 +56,13 @@ def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = F
     gives all of them the same level (dr_action.c: dr_action_create_dest_array_tbl).
     """
     if (action.verdict is FteVerdict.FORWARD) != bool(action.destinations):
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "flow table entry must have destinations if it forwards, else none",
-        )
+        raise BadParamError("flow table entry must have destinations if it forwards, else none")
     for target in action.destinations:
         if not isinstance(target, (FlowTable, Sampler)):
             continue
         is_free = ignores_level or (isinstance(target, FlowTable) and target.roots is not None)
         if target.level <= table.level and not is_free:
-            raise CmdError(
-                Status.BAD_PARAM_ERR,
+            raise BadParamError(
                 "flow table entry's destination must have a higher level",
                 f"{target.level} from {table.level}",
             )

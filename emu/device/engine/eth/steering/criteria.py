@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final, SupportsBytes
 
 from emu.device.engine.eth.steering.fields import FIELDS, OF_SWITCHES, cvlan_tag_alone
 from emu.device.engine.eth.steering.match_field import Part, cost_of
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.flow.matcher import Key
 from emu.device.port.eth.headers import Headers
-from layouts.enums import Status
 from layouts.eth_enums import MatchCriteria
 
 if TYPE_CHECKING:
@@ -40,16 +39,14 @@ def fields_of(param: fte_match_param, enable: int) -> dict[str, int]:
     Raises BAD_PARAM_ERR for an unknown part, and for reserved bits that are set.
     """
     if enable >> len(PARTS):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "match_criteria_enable has unknown bits", f"{enable:#x}"
-        )
+        raise BadParamError("match_criteria_enable has unknown bits", f"{enable:#x}")
     fields = {}
     for part, bit in PARTS.items():
         if enable & bit:
             view = getattr(param, part)
             values = {field.name: getattr(view, field.name) for field in type(view).fields}
             if bytes(view) != bytes(type(view).new(**values)):
-                raise CmdError(Status.BAD_PARAM_ERR, "match criteria have reserved bits set", part)
+                raise BadParamError("match criteria have reserved bits set", part)
             for name, value in values.items():
                 if number := _number(value):
                     fields[f"{part}.{name}"] = number
@@ -72,11 +69,7 @@ class Criteria:
             if mask and (name not in FIELDS or (name in OF_SWITCHES and not knows_source))
         )
         if unknown:
-            raise CmdError(
-                Status.BAD_PARAM_ERR,
-                "match criteria have a field that is not supported",
-                unknown[0],
-            )
+            raise BadParamError("match criteria have a field that is not supported", unknown[0])
         self.masks = {name: mask for name, mask in masks.items() if mask}
         self.cost = sum(cost_of(FIELDS[name].read) for name in self.masks)
         self._readers = tuple((FIELDS[name].read, mask) for name, mask in self.masks.items())

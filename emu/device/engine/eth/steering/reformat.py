@@ -19,7 +19,7 @@ from zlib import crc32
 from emu.device.engine.eth.steering.fields import FIELDS, base
 from emu.device.engine.eth.steering.match_field import Part, costs
 from emu.device.engine.eth.steering.vlan_tags import third_tag
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.packet_reformat import BEGINNINGS, MAX_MOVED, PacketReformat
 from emu.device.objects.eth.reshape import Reshape
 from emu.device.port.eth.checksum import insert
@@ -38,7 +38,6 @@ from emu.device.port.eth.headers import (
     parse,
 )
 from emu.device.port.eth.tunnel import inner_frame_at, inner_packet_at
-from layouts.enums import Status
 from layouts.eth_enums import ReformatAnchor, ReformatType
 
 _EPHEMERAL: Final = 0xC000
@@ -75,10 +74,9 @@ def _encap(data: bytes, *, of_packets: bool = False) -> Callable[[Headers], byte
     """
     outer = parse(data, whole=False) if len(data) >= ETHERNET_BYTES else None
     if outer is None or not outer.version:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "reformat_data are not the headers of an IP tunnel",
-            f"{len(data)} bytes",
-        )  # fmt: skip
+        raise BadParamError(
+            "reformat_data are not the headers of an IP tunnel", f"{len(data)} bytes"
+        )
     l3, l4, version = outer.l3, outer.l4, outer.version
     is_udp = outer.protocol == UDP and l4 > 0
     has_port = is_udp and data[l4 : l4 + 2] != b"\0\0"
@@ -164,9 +162,7 @@ def _ethernet_header(data: bytes) -> tuple[int, int]:
     """
     whole = parse(data, whole=False) if len(data) >= ETHERNET_BYTES else None
     if whole is None or whole.l3 != len(data):
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "reformat_data are not an Ethernet header", f"{len(data)} bytes"
-        )
+        raise BadParamError("reformat_data are not an Ethernet header", f"{len(data)} bytes")
     return whole.tags, whole.ethertype
 
 
@@ -200,10 +196,10 @@ def _checked_offset(anchor: int, offset: int, size: int) -> int:
     The anchor is the packet's start. The offset is even; it and ``size`` are at most MAX_MOVED.
     """
     if anchor != ReformatAnchor.MAC_START:
-        raise CmdError(Status.BAD_PARAM_ERR, "reformat anchor not supported", f"{anchor:#x}")
+        raise BadParamError("reformat anchor not supported", f"{anchor:#x}")
     if max(offset, size) > MAX_MOVED or offset % 2:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "reformat's offset is odd, or its size or offset is too large",
+        raise BadParamError(
+            "reformat's offset is odd, or its size or offset is too large",
             f"{size} bytes at {offset}, limit {MAX_MOVED}",
         )  # fmt: skip
     return offset
@@ -281,4 +277,4 @@ def context_of(
         at = _checked_offset(anchor, offset, size)
         parts = frozenset({_of_removed(at, size)})
         return PacketReformat(ReformatType.REMOVE_HDR, _remove(at, size), parts, ctx)
-    raise CmdError(Status.BAD_PARAM_ERR, "reformat_type not supported", f"{kind:#x}")
+    raise BadParamError("reformat_type not supported", f"{kind:#x}")

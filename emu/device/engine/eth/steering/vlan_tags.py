@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.reshape import Reshape
 from emu.device.port.eth.headers import ETH_CTAG, ETH_STAG, MAX_TAGS, TAG_BYTES, Headers
-from layouts.enums import Status
 
 if TYPE_CHECKING:
     from layouts.steering.fte import vlan
@@ -44,11 +43,7 @@ def push(tag: vlan) -> Reshape:
     Raises BAD_PARAM_ERR for an EtherType that is not a VLAN tag's.
     """
     if tag.ethtype not in _TPIDS:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "ethtype of the tag to push is not a VLAN tag's",
-            f"{tag.ethtype:#x}",
-        )
+        raise BadParamError("ethtype of the tag to push is not a VLAN tag's", f"{tag.ethtype:#x}")
     octets = bytes(tag)
     return Reshape(
         f"push tag {octets.hex()}",

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.queues.direct_path import Marks, Uncounted
 from emu.device.objects.queues.qp_context import GlobalRoute
 from emu.device.port.congestion import Congestion
@@ -36,7 +36,6 @@ from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.packet import MAX_HEADER_BYTES, OPS, BadPacketError, Packet
 from emu.device.port.recovery import LossRecovery
-from layouts.enums import Status
 from layouts.eth_enums import RoceVersion
 from layouts.rings.wqe import av
 from layouts.wire.bth import BECN, PacketKind, Service
@@ -90,7 +89,7 @@ class RoceLink:
     def check_source(self, index: int) -> None:
         """Refuse an empty source GID with BAD_PARAM_ERR."""
         if self.gids[index].is_empty:
-            raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
+            raise BadParamError("no source GID at this index", f"{index}")
 
     def check_path(self, path: ads) -> None:
         """Refuse with BAD_PARAM_ERR a path without source GID, or the peer's GID or MAC address.
@@ -102,7 +101,7 @@ class RoceLink:
             return
         self.check_source(int(path.src_addr_index))
         if path.rgid_rip == NO_GID or not (path.rmac_47_32 or path.rmac_31_0):
-            raise CmdError(Status.BAD_PARAM_ERR, "path without the peer's GID or MAC address")
+            raise BadParamError("path without the peer's GID or MAC address")
 
     def destination(self, path: ads) -> int:
         """Return the destination address of a path, as a number; no field is checked."""
