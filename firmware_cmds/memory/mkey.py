@@ -52,8 +52,8 @@ def create_mkey(
     The list may be shorter than the length that the key reserves: a key that is created free gets
     its entries later, by UMR. The ledger bounds what all keys reserve together.
 
-    A process may only create keys over a umem (MTT) or lists of keys; others get BAD_PARAM_ERR. An
-    unknown PD or umem gets BAD_RES_ERR, too many entries LIM_ERR, a short list BAD_INP_LEN_ERR.
+    A process may only create keys over a umem (MTT) or lists of keys; others get BAD_PARAM_ERR. Too
+    many entries get LIM_ERR, a short list BAD_INP_LEN_ERR.
     """
     is_over_umem, has_rights = bool(cmd.mkey_umem_valid), bool(cmd.pg_access)
     tables.mkeys.check_space()
@@ -193,7 +193,7 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.mkc) -> Porti
 def query_mkey(tables: ObjectTables, cmd: layout.query_mkey_in, out: layout.query_mkey_out) -> None:
     """Return the context and the translation list, up to the output's space.
 
-    Refuse an unknown index with BAD_RES_ERR. The rest of the output is zeros.
+    The rest of the output is zeros.
     """
     mkey = tables.mkeys.need(cmd.mkey_index)
     out.memory_key_mkey_entry = bytes(mkey.ctx)
@@ -206,10 +206,7 @@ def query_mkey(tables: ObjectTables, cmd: layout.query_mkey_in, out: layout.quer
 def destroy_mkey(
     tables: ObjectTables, cmd: layout.destroy_mkey_in, out: layout.destroy_mkey_out
 ) -> None:
-    """Destroy the key. Windows bound to it stay, and fail when they are used.
-
-    Refuse an unknown index, or a key in use, with BAD_RES_STATE_ERR.
-    """
+    """Destroy the key. Windows bound to it stay, and fail when they are used."""
     tables.mkeys.remove(cmd.mkey_index)
 
 
@@ -217,8 +214,7 @@ def destroy_mkey(
 def create_psv(tables: ObjectTables, cmd: layout.create_psv_in, out: layout.create_psv_out) -> None:
     """Create one to four signature values.
 
-    Refuse another number with BAD_PARAM_ERR, an unknown PD with BAD_RES_ERR, and a full table or
-    ledger with LIM_ERR before any is created.
+    Refuse another number with BAD_PARAM_ERR.
     """
     if not 1 <= cmd.num_psv <= 4:
         raise BadParamError("num_psv is not 1 to 4", f"{cmd.num_psv}")

@@ -46,8 +46,7 @@ def query_q_counter(
 ) -> None:
     """Return the set's values; ``clear`` zeroes them.
 
-    Values are cut to 32 bits. Refuse ``aggregate`` with BAD_PARAM_ERR, an unknown set with
-    BAD_RES_ERR.
+    Values are cut to 32 bits. Refuse ``aggregate`` with BAD_PARAM_ERR.
     """
     if cmd.aggregate:
         raise BadParamError("a command can read only one counter set")

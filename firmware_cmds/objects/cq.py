@@ -59,7 +59,7 @@ def create_cq(hca: Hca, cmd: layout.create_cq_in, out: layout.create_cq_out) -> 
 
     Refuse with BAD_PARAM_ERR an unsupported cqe_sz, period mode, compression layout or moderation,
     and a ring or doorbell record that is not writable guest memory. Refuse with LIM_ERR a size
-    above log_max_cq_sz or a full table. An unknown EQ, UAR or umem gets BAD_RES_ERR.
+    above log_max_cq_sz.
     """
     ctx = cmd.cq_context.copy()
     if name := first_set(ctx, _NOT_BUILT):

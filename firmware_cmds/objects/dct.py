@@ -29,8 +29,7 @@ def create_dct(hca: Hca, cmd: layout.create_dct_in, out: layout.create_dct_out) 
     """Create a target, which receives messages at once.
 
     Refuse with BAD_PARAM_ERR an invalid port, pkey_index, my_addr_index or MTU code, a tag matching
-    XRQ, and rlky of a process. Unknown PDs, CQs, SRQs and counter sets get BAD_RES_ERR. An SRQ is
-    required.
+    XRQ, and rlky of a process. An SRQ is required.
     """
     ctx = cmd.dct_context_entry.copy()
     if ctx.port:  # UCX leaves it 0; a driver with LAG chooses one
@@ -81,7 +80,7 @@ def destroy_dct(
     """Destroy the target; an initiator with an unfinished message gets no response.
 
     A target may have one responder for each initiator of all functions. Their responders are ended
-    over several rounds. Refuse an unknown target, or one in use, with BAD_RES_STATE_ERR.
+    over several rounds.
     """
     dct = tables.dcts.removable(cmd.dctn)
     dct.is_drained = True

@@ -36,8 +36,8 @@ def create_eq(hca: Hca, cmd: layout.create_eq_in, out: layout.create_eq_out) -> 
     """Create an event ring; ``event_bitmask`` selects its asynchronous event types.
 
     Report the current cable and slot state to the new EQ where subscribed. Refuse with LIM_ERR a
-    size above log_max_eq_sz or a full table. Refuse with BAD_PARAM_ERR an unknown vector or a ring
-    outside guest memory. An unknown UAR gets BAD_RES_ERR.
+    size above log_max_eq_sz. Refuse with BAD_PARAM_ERR an unknown vector or a ring outside guest
+    memory.
     """
     ctx = layout.eqc.view(bytes(cmd.eq_context_entry))
     if ctx.log_eq_size > hca.caps.general.log_max_eq_sz:

@@ -122,8 +122,7 @@ def destroy_general_object(
 ) -> None:
     """Destroy an object, or free a reserved queue pair number.
 
-    Refuse with BAD_PARAM_ERR a type that is not in general_obj_types. An unknown number, or an
-    object in use, gets BAD_RES_STATE_ERR.
+    Refuse with BAD_PARAM_ERR a type that is not in general_obj_types.
     """
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod in _MAKERS:

@@ -46,10 +46,7 @@ def alloc_transport_domain(
     cmd: layout.alloc_transport_domain_in,
     out: layout.alloc_transport_domain_out,
 ) -> None:
-    """Make a transport domain.
-
-    TIRs and TISs refer to its number. Refuse with LIM_ERR when no number is free.
-    """
+    """Make a transport domain."""
     out.transport_domain = tables.tds.add(TransportDomain())
 
 
@@ -59,10 +56,7 @@ def dealloc_transport_domain(
     cmd: layout.dealloc_transport_domain_in,
     out: layout.dealloc_transport_domain_out,
 ) -> None:
-    """Destroy the domain.
-
-    Refuse with BAD_RES_STATE_ERR while a TIR or TIS refers to it, and for an unknown number.
-    """
+    """Destroy the domain; refused while a TIR or TIS refers to it."""
     tables.tds.remove(cmd.transport_domain)
 
 

@@ -85,8 +85,7 @@ def create_rq(hca: Hca, cmd: layout.create_rq_in, out: layout.create_rq_out) -> 
 
     Without a protection domain the queue can only drop packets (core/en_main.c:
     mlx5e_alloc_drop_rq). A hairpin queue has no CQ. Refuse with BAD_PARAM_ERR another state or an
-    option that is not built, with LIM_ERR sizes beyond the capabilities. Unknown objects get
-    BAD_RES_ERR.
+    option that is not built, with LIM_ERR sizes beyond the capabilities.
     """
     ctx = cmd.ctx.copy()
     refuse_set(ctx, _NOT_BUILT)

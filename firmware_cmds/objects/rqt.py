@@ -42,7 +42,7 @@ def create_rqt(tables: ObjectTables, cmd: layout.create_rqt_in, out: layout.crea
     """Create a list of rqt_actual_size RQs for indirect TIRs.
 
     Refuse with LIM_ERR an rqt_max_size above the capability, with BAD_PARAM_ERR a list that is
-    empty or longer than rqt_max_size. An unknown RQ gets BAD_RES_ERR.
+    empty or longer than rqt_max_size.
     """
     given = cmd.rqt_context
     if given.rqt_max_size > 1 << tables.caps.general.log_max_rqt_size:
@@ -58,7 +58,7 @@ def modify_rqt(tables: ObjectTables, cmd: layout.modify_rqt_in, out: layout.modi
     """Replace the listed RQs from the next packet on, up to rqt_max_size.
 
     Without the bit rqn_list nothing changes. Refuse with BAD_PARAM_ERR another bit or a list that
-    is empty or too long. Unknown RQs get BAD_RES_ERR, an unknown RQT BAD_RES_STATE_ERR.
+    is empty or too long.
     """
     rqt = tables.rqts.subject(cmd.rqtn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):

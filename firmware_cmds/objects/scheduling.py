@@ -73,8 +73,7 @@ def create_scheduling_element(
     """Create a scheduling element; see :func:`_create_element`.
 
     The element is a TSAR, a leaf or a rate limiter of the tree scheduling_hierarchy. Refuse an
-    unsupported type or parent with BAD_PARAM_ERR, a tree that is too deep with LIM_ERR, an unknown
-    parent with BAD_RES_ERR.
+    unsupported type or parent with BAD_PARAM_ERR, a tree that is too deep with LIM_ERR.
     """
     out.scheduling_element_id = _create_element(
         hca, cmd.scheduling_hierarchy, cmd.scheduling_context
@@ -228,8 +227,7 @@ def modify_scheduling_element(
     """Change share and limit where the bitmask selects them.
 
     A new limit is applied to the queues; a new share counts from the next packet. Refuse with
-    BAD_PARAM_ERR an unknown bit or a share above max_tsar_bw_share. An unknown element gets
-    BAD_RES_STATE_ERR.
+    BAD_PARAM_ERR an unknown bit or a share above max_tsar_bw_share.
     """
     number, mask = cmd.scheduling_element_id, cmd.modify_bitmask
     _change(hca, cmd.scheduling_hierarchy, number, mask, cmd.scheduling_context)
@@ -267,7 +265,7 @@ def query_scheduling_element(
 ) -> None:
     """Return the current context.
 
-    Refuse with BAD_RES_ERR an unknown element, or one of another hierarchy.
+    An element of another hierarchy gets BAD_RES_ERR.
     """
     _check(tables, cmd.scheduling_hierarchy)
     element = tables.scheduling_elements.need(cmd.scheduling_element_id)

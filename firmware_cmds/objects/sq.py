@@ -48,7 +48,7 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
     """Create a send queue in state RST; its number is unique among queue pairs too.
 
     A hairpin queue has no CQ. Refuse with BAD_PARAM_ERR another state, type or stride, and options
-    without their capability. Sizes above the capabilities get LIM_ERR, unknown objects BAD_RES_ERR.
+    without their capability. Sizes above the capabilities get LIM_ERR.
     """
     ctx = cmd.ctx.copy()
     wq = cmd.ctx.wq

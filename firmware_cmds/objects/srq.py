@@ -142,8 +142,7 @@ def create_rmp(hca: Hca, cmd: layout.create_rmp_in, out: layout.create_rmp_out) 
     """Create a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
 
     WQEs of a cyclic work queue without a next segment need ``basic_cyclic_rcv_wqe``. The capability
-    is not set, so that they get BAD_PARAM_ERR. Sizes above the capabilities get LIM_ERR, an unknown
-    PD or umem BAD_RES_ERR.
+    is not set, so that they get BAD_PARAM_ERR. Sizes above the capabilities get LIM_ERR.
     """
     ctx = cmd.ctx.copy()
     if ctx.basic_cyclic_rcv_wqe:
@@ -158,7 +157,7 @@ def modify_rmp(tables: ObjectTables, cmd: layout.modify_rmp_in, out: layout.modi
     """Arm the limit; the driver sets no other field.
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Without the bit
-    lwm nothing changes. Refuse an unknown RMP with BAD_RES_STATE_ERR.
+    lwm nothing changes.
     """
     rmp = srq_to_change(tables.srqs, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
@@ -186,7 +185,7 @@ def create_xrc_srq(
     """Create a shared receive queue that remote XRC senders name by its number.
 
     Refuse a cyclic queue or one over a umem with BAD_PARAM_ERR. Sizes above the capabilities get
-    LIM_ERR, an unknown PD, XRC domain or CQ gets BAD_RES_ERR.
+    LIM_ERR.
     """
     ctx = cmd.xrc_srq_context_entry.copy()
     if ctx.basic_cyclic_rcv_wqe:
@@ -237,7 +236,7 @@ def create_srq(hca: Hca, cmd: layout.create_srq_in, out: layout.create_srq_out) 
     """Create a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ.
 
     A CQ is optional (0). Sizes above the capabilities get LIM_ERR, pages outside guest memory
-    BAD_PARAM_ERR, unknown objects BAD_RES_ERR.
+    BAD_PARAM_ERR.
     """
     ctx = cmd.srq_context_entry.copy()
     pd = hca.pds.need(ctx.pd)

@@ -75,8 +75,7 @@ def create_tir(tables: ObjectTables, cmd: layout.create_tir_in, out: layout.crea
 
     transport_domain 0 means none: a program that creates its own TIR leaves it out (rdma-core's
     tests/test_mlx5_dr.py: test_root_dest_tir). Refuse an unsupported option or disp_type with
-    BAD_PARAM_ERR, an unknown RQ, RQT or transport domain with BAD_RES_ERR. With software steering
-    the answer has the ICM address.
+    BAD_PARAM_ERR. With software steering the answer has the ICM address.
     """
     ctx = cmd.ctx.copy()
     _check_options(tables.caps, ctx)
@@ -97,8 +96,7 @@ def modify_tir(hca: Hca, cmd: layout.modify_tir_in, out: layout.modify_tir_out) 
     """Change hash, loopback and merging from the next packet on.
 
     Source: core/en/rss.c, core/en_common.c, core/en/tir.c. Held packets of merge sessions are
-    delivered first. Refuse an unknown bit or option with BAD_PARAM_ERR, an unknown TIR with
-    BAD_RES_STATE_ERR, a full ledger with LIM_ERR.
+    delivered first. Refuse an unknown bit or option with BAD_PARAM_ERR.
     """
     tir = hca.tirs.subject(cmd.tirn)
     if any(given & ~known for given, known in zip(bytes(cmd.bitmask), bytes(_MODIFIABLE))):

@@ -33,8 +33,7 @@ def create_tis(tables: ObjectTables, cmd: layout.create_tis_in, out: layout.crea
 
     Every sent frame needs a TIS. A process may have one if its user context has the right to send
     raw packets, which the driver grants with CAP_NET_RAW (devx.c: mlx5_ib_devx_create). Without
-    that right, or for an unsupported option or affinity, refuse with BAD_PARAM_ERR. An unknown
-    transport domain or underlay gets BAD_RES_ERR.
+    that right, or for an unsupported option or affinity, refuse with BAD_PARAM_ERR.
     """
     uctx = tables.uctxs.get(tables.caller.uid)
     if uctx is not None and not uctx.cap & UctxCap.RAW_TX:
@@ -76,7 +75,7 @@ def modify_tis(hca: Hca, cmd: layout.modify_tis_in, out: layout.modify_tis_out) 
     Send queues take the rate of another priority's traffic class over the next rounds.
 
     Source: qp.c: modify_raw_packet_eth_prio, modify_raw_packet_tx_affinity. Refuse another field,
-    or a port above num_lag_ports, with BAD_PARAM_ERR. An unknown TIS gets BAD_RES_STATE_ERR.
+    or a port above num_lag_ports, with BAD_PARAM_ERR.
     """
     tis = hca.tises.subject(cmd.tisn)
     allowed = _PRIO | (_STRICT | _AFFINITY if hca.caps.general.lag_tx_port_affinity else 0)

@@ -57,7 +57,7 @@ def create_uctx(
 ) -> None:
     """Create a user context with the rights ``cap``, of those in the HCA's uctx_cap.
 
-    Refuse another bit with BAD_PARAM_ERR, and the command with LIM_ERR when no uid is free.
+    Refuse another bit with BAD_PARAM_ERR.
     """
     if cmd.uctx.cap & ~tables.caps.general.uctx_cap:
         raise BadParamError("uctx_cap not supported", f"{cmd.uctx.cap:#x}")
@@ -82,8 +82,7 @@ def create_umem(
     """Register pages with rights in their low bits; data starts at byte ``page_offset``.
 
     Refuse with BAD_INP_LEN_ERR a list shorter than num_of_mtt. Refuse with BAD_PARAM_ERR an empty
-    umem, an offset beyond the first page, and a page without MTT_READ or outside guest memory. A
-    full table gets LIM_ERR.
+    umem, an offset beyond the first page, and a page without MTT_READ or outside guest memory.
     """
     given = cmd.umem
     shift = given.log_page_size + ADAPTER_PAGE_SHIFT

@@ -51,7 +51,7 @@ def create_xrq(hca: Hca, cmd: layout.create_xrq_in, out: layout.create_xrq_out) 
     """Create a queue with an empty tag list: a list of WQEs (mlx5_ib), or a ring (UCX).
 
     Refuse an unsupported topology, offload or option with BAD_PARAM_ERR, sizes above the
-    capabilities with LIM_ERR. An unknown PD, CQ or umem gets BAD_RES_ERR.
+    capabilities with LIM_ERR.
     """
     ctx = cmd.xrq_context.copy()
     _check(hca.caps, ctx)

@@ -34,8 +34,7 @@ def alloc_flow_counter(
 ) -> None:
     """Create one counter or a bulk, at zero; return the number of the first one.
 
-    Refuse a bulk size other than flow_counter_bulk_alloc with BAD_PARAM_ERR, and a full table with
-    LIM_ERR.
+    Refuse a bulk size other than flow_counter_bulk_alloc with BAD_PARAM_ERR.
     """
     if cmd.flow_counter_bulk not in (0, tables.caps.general.flow_counter_bulk_alloc):
         raise BadParamError("flow counter bulk size not supported", f"{cmd.flow_counter_bulk:#x}")
@@ -51,7 +50,7 @@ def dealloc_flow_counter(
 ) -> None:
     """Destroy the counter, or the bulk that begins with it; refused while an entry uses it.
 
-    The refusal is BAD_RES_STATE_ERR, as for an unknown number, and for a number inside a bulk.
+    A number inside a bulk gets BAD_RES_STATE_ERR.
     """
     tables.flow_counters.remove(cmd.flow_counter_id)
 

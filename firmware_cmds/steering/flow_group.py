@@ -46,7 +46,7 @@ def create_flow_group(
     """Assign a range of indices to entries with the same match fields; groups do not overlap.
 
     Refuse with BAD_PARAM_ERR a range outside the table or an overlap, a table that software owns,
-    and fields that cannot be matched. An unknown table or match definer gets BAD_RES_ERR.
+    and fields that cannot be matched.
     """
     table = table_of(hca, cmd, cmd.table_type, cmd.table_id)
     check_is_firmwares(table)

@@ -51,7 +51,7 @@ def set_flow_table_entry(hca: Hca, cmd: layout.set_fte_in, out: layout.set_fte_o
     """Create an entry at an index of a group, or change the actions of an entry.
 
     op_mod 0 creates, 1 modifies; another one gets BAD_PARAM_ERR, as do actions that are not
-    supported. Unknown objects get BAD_RES_ERR. Lists above their capability get LIM_ERR.
+    supported. Lists above their capability get LIM_ERR.
     """
     table = table_of(hca, cmd, cmd.table_type, cmd.table_id)
     if cmd.op_mod == _CREATE:

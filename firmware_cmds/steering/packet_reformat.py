@@ -85,7 +85,7 @@ def dealloc_packet_reformat_context(
 ) -> None:
     """Destroy the context; refused while entries use it.
 
-    The refusal is BAD_RES_STATE_ERR, as for an unknown number. Cached software steering is dropped.
+    Cached software steering is dropped.
     """
     tables.packet_reformats.remove(cmd.packet_reformat_id)
     if tables.icm is not None:

@@ -27,8 +27,7 @@ def attach_to_mcg(
     """Join a datagram queue pair to the multicast group.
 
     Refuse with BAD_PARAM_ERR another service, with BAD_RES_STATE_ERR a second membership. Refuse
-    with LIM_ERR above log_max_mcg groups or max_qp_mcg members, or without host memory. An unknown
-    QP gets BAD_RES_ERR.
+    with LIM_ERR above log_max_mcg groups or max_qp_mcg members, or without host memory.
     """
     qp = tables.qps.need(cmd.qpn)
     if qp.ctx.st != QpType.UD:
@@ -51,7 +50,7 @@ def detach_from_mcg(
 ) -> None:
     """Remove a queue pair from the multicast group.
 
-    Refuse with BAD_RES_STATE_ERR one that is not a member, with BAD_RES_ERR an unknown number.
+    Refuse with BAD_RES_STATE_ERR one that is not a member.
     """
     qp = tables.qps.need(cmd.qpn)
     if cmd.multicast_gid not in qp.mcgs:

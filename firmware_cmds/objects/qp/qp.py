@@ -55,8 +55,8 @@ def create_qp(hca: Hca, cmd: layout.create_qp_in, out: layout.create_qp_out) -> 
     """Create a queue pair in state RST; its buffer begins with the receive queue.
 
     Refuse with BAD_PARAM_ERR a service, rq_type or option without its capability, and a buffer or
-    record outside guest memory. Refuse with LIM_ERR sizes beyond the capabilities or a full table.
-    Unknown objects get BAD_RES_ERR. A special QP replaces the earlier one of its number.
+    record outside guest memory. Refuse with LIM_ERR sizes beyond the capabilities. A special QP
+    replaces the earlier one of its number.
     """
     ctx = cmd.qpc.copy()
     check_type(hca, ctx)
@@ -189,8 +189,7 @@ def destroy_qp(hca: Hca, cmd: layout.destroy_qp_in, out: layout.destroy_qp_out) 
     """Destroy the queue pair; the adapter no longer accesses its memory after the answer.
 
     Leave its multicast groups, in steps. Detach an underlay from its flow table and cancel its page
-    faults. Posted WQEs are not flushed; requests of a shared queue go back to it. Refuse an unknown
-    number, or a QP in use, with BAD_RES_STATE_ERR.
+    faults. Posted WQEs are not flushed; requests of a shared queue go back to it.
     """
     qp = hca.qps.removable(cmd.qpn)
     with holding(qp):
@@ -212,7 +211,7 @@ def query_qp(tables: ObjectTables, cmd: layout.query_qp_in, out: layout.query_qp
     """Return the current context and the page list, up to the output's space.
 
     With qpc_ext the extension precedes the list; it reports the error syndrome (mlx5_ib:
-    mlx5_ib_qp_err_syndrome). Refuse an unknown number with BAD_RES_ERR.
+    mlx5_ib_qp_err_syndrome).
     """
     qp = tables.qps.need(cmd.qpn)
     out.qpc = qp.encode()
