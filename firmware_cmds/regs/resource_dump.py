@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.access_error import AccessError
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.key_context import ANY_QPN
 from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import copy
@@ -101,7 +101,7 @@ def _resource(hca: Hca, reg: layout.resource_dump) -> Contents:
     """
     source = SOURCES.get(reg.segment_type)
     if source is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown segment_type", f"{reg.segment_type:#x}")
+        raise BadParamError("unknown segment_type", f"{reg.segment_type:#x}")
     try:
         contents = source.read(hca, int(reg.index1))
     except (MissingError, CmdError):
@@ -170,13 +170,13 @@ def _dump(hca: Hca, reg: layout.resource_dump) -> None:
     room = layout.INLINE_BYTES if reg.inline_dump else min(int(reg.size), _MAX_BYTES)
     room -= room % _DWORD
     if not room:
-        raise CmdError(Status.BAD_PARAM_ERR, "no space for the dump", f"size {reg.size}")
+        raise BadParamError("no space for the dump", f"size {reg.size}")
     if not reg.device_opaque:
         hca.dumped.clear()
     stream = _stream(hca, reg)
     total, at = sum(contents.size for contents in stream), int(reg.device_opaque)
     if at > total:
-        raise CmdError(Status.BAD_PARAM_ERR, "dump continues after its end", f"{at:#x}")
+        raise BadParamError("dump continues after its end", f"{at:#x}")
     try:
         data = _read_stream(stream, at, room)
     except DmaError as error:
@@ -202,9 +202,7 @@ def _deliver(hca: Hca, reg: layout.resource_dump, data: bytes) -> None:
     try:
         views = access(hca, None if key is None else key.pd, ANY_QPN, int(reg.mkey), span)
     except AccessError as error:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "mkey or address of the dump cannot be written", str(error)
-        ) from None
+        raise BadParamError("mkey or address of the dump cannot be written", str(error)) from None
     copy(views, (memoryview(data),))
 
 

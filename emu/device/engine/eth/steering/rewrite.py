@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import FIELDS, REGISTERS
 from emu.device.engine.eth.steering.match_field import Part
-from emu.device.errors import CmdError
+from emu.device.errors import BadParamError
 from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.reshape import Steps
 from emu.device.port.eth.checksum import adjust
@@ -24,7 +24,6 @@ from emu.device.rounds.costs import (
     LOG_CHANGES_PER_STEP,
     STEPS_PER_REWRITE,
 )
-from layouts.enums import Status
 from layouts.eth_enums import FlowTableType, ModifyAction, ModifyField
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
@@ -179,10 +178,10 @@ def _bits_of(field: int, offset: int, length: int) -> _Field:
     """
     location = PLACES.get(field)
     if location is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "field cannot be modified", f"{field:#x}")
+        raise BadParamError("field cannot be modified", f"{field:#x}")
     if offset + length > location.bits:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "modify header action exceeds its field",
+        raise BadParamError(
+            "modify header action exceeds its field",
             f"field {field:#x}: {length} bits from {offset}",
         )  # fmt: skip
     return location
@@ -198,10 +197,9 @@ def _set(action: set_action_in) -> tuple[Change, bool, Part | None]:
     field = _bits_of(action.field, offset, length)
     mask, value = (1 << length) - 1 << offset, action.data << offset
     if value & ~mask:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "modify header action's data exceeds its length",
-            f"{action.data:#x} in {length} bits",
-        )  # fmt: skip
+        raise BadParamError(
+            "modify header action's data exceeds its length", f"{action.data:#x} in {length} bits"
+        )
 
     def change(packet: Changing) -> None:
         old = field.get(packet)
@@ -265,7 +263,7 @@ def context_of(table_type: FlowTableType, actions: Sequence[bytes]) -> ModifyHea
     for action in actions:
         kind = action[0] >> 4
         if kind not in _ACTIONS:
-            raise CmdError(Status.BAD_PARAM_ERR, "modify header action not supported", f"{kind}")
+            raise BadParamError("modify header action not supported", f"{kind}")
         layout, make = _ACTIONS[kind]
         made.append(make(layout.view(action)))
     return ModifyHeader(
