@@ -35,14 +35,7 @@ from firmware_cmds.objects.wq import (
     work_queue,
 )
 from layouts.enums import Op, Status
-from layouts.eth_enums import (
-    MemRqType,
-    ModifyRq,
-    RqState,
-    ShampoAlignment,
-    ShampoMatch,
-    WqType,
-)
+from layouts.eth_enums import MemRqType, ModifyRq, RqState, ShampoAlignment, ShampoMatch, WqType
 from layouts.objects import rq as layout
 
 if TYPE_CHECKING:

@@ -14,11 +14,7 @@ from emu.device.engine.events import completions
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import segment_views
-from emu.device.engine.mr.access_error import (
-    ABSENT_PAGE,
-    TOO_FRAGMENTED,
-    AccessError,
-)
+from emu.device.engine.mr.access_error import ABSENT_PAGE, TOO_FRAGMENTED, AccessError
 from emu.device.engine.mr.checks import is_for, is_type_2a
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import check_shared, check_srq_limit, take_shared
@@ -29,11 +25,7 @@ from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented
-from emu.device.objects.queues.page_fault import (
-    FaultedAccess,
-    PageFaultType,
-    Side,
-)
+from emu.device.objects.queues.page_fault import FaultedAccess, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvQueue, recv_wqe
 from emu.device.objects.queues.receive_request import ReceiveRequest, receive_request

@@ -23,12 +23,7 @@ from emu.device.objects.memory.rights import REMOTE_ATOMIC, REMOTE_READ, REMOTE_
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import NakCode, Outcome, TooFragmented
-from emu.device.objects.queues.page_fault import (
-    FaultedAccess,
-    PageFault,
-    PageFaultType,
-    Side,
-)
+from emu.device.objects.queues.page_fault import FaultedAccess, PageFault, PageFaultType, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.rounds.budget import SEGMENT_BUDGET, STEPS_AHEAD

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events import completions
 from layouts.enums import CqeOpcode
 from layouts.rings.cqe import CQE, TIME_MASK
-from layouts.rings.tag_matching import (
-    APP_TAG_MATCHING,
-    CQE_APP,
-    CQE_APP_AT,
-    TmAppOp,
-    tm_cqe,
-)
+from layouts.rings.tag_matching import APP_TAG_MATCHING, CQE_APP, CQE_APP_AT, TmAppOp, tm_cqe
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp

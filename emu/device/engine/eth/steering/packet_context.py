@@ -13,14 +13,7 @@ from emu.device.engine.eth.steering.rewrite import cost_of, rewrite
 from emu.device.objects.eth.flow.domain import Decision, FlowDomain
 from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import (
-    UPLINK,
-    FrameError,
-    Headers,
-    Marked,
-    despite_length,
-    parse,
-)
+from emu.device.port.eth.headers import UPLINK, FrameError, Headers, Marked, despite_length, parse
 from emu.device.port.eth.plain import header_bytes, plain
 from emu.device.rounds.costs import LOG_CUT_PER_STEP
 

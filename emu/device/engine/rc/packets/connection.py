@@ -31,11 +31,7 @@ from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.link import Route
 from emu.device.port.packet import Packet
 from emu.device.port.train import Train
-from emu.device.rounds.costs import (
-    LOG_BYTES_PER_STEP,
-    LOG_INTERVALS_PER_STEP,
-    STEPS_PER_PACKET,
-)
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_INTERVALS_PER_STEP, STEPS_PER_PACKET
 from emu.device.state.cancellable_call import CancellableCall
 from emu.device.state.containment import contain
 from emu.device.state.points import FaultPoint
