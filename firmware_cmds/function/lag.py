@@ -1,8 +1,9 @@
 """Link aggregation (PRM "LAG"): the ports of a board act as one (``emu.device.adapter.lag``).
 
 The master of a LAG is the function of the first port: only its driver creates, changes and destroys
-the LAG. The order of its commands is CREATE_LAG, CREATE_VPORT_LAG, then the destroying ones in
-reverse (core/lag/lag.c: mlx5_activate_lag; hw/main.c: mlx5_eth_lag_init). The driver sends
+the LAG. Another sender gets BAD_OP_ERR. A command on a LAG that does not exist gets
+BAD_RES_STATE_ERR. The order of the commands is CREATE_LAG, CREATE_VPORT_LAG, then the destroying
+ones in reverse (core/lag/lag.c: mlx5_activate_lag; hw/main.c: mlx5_eth_lag_init). The driver sends
 MODIFY_LAG when a port goes down or a bond chooses another one.
 
 Processes query the LAG before they choose a port for each queue pair (UCX:
@@ -92,9 +93,9 @@ def _active(caps: Caps, ports: int, ctx: layout.lagc) -> int:
 def create_lag(hca: Hca, cmd: layout.create_lag_in, out: layout.create_lag_out) -> None:
     """Join the ports when the drivers of both have initialized their functions.
 
-    With create_lag_when_not_master_up the sender's is enough. Refuse with BAD_OP_ERR a sender that
-    is not the master. Refuse with BAD_RES_STATE_ERR a second LAG or a function that is not
-    initialized, an unsupported mode or port with BAD_PARAM_ERR.
+    With create_lag_when_not_master_up the sender's is enough. Refuse with BAD_RES_STATE_ERR a
+    second LAG or a function that is not initialized, an unsupported mode or port with
+    BAD_PARAM_ERR.
     """
     _check_master(hca)
     board = hca.adapter.board
@@ -122,8 +123,7 @@ def modify_lag(hca: Hca, cmd: layout.modify_lag_in, out: layout.modify_lag_out) 
     """Change the port by which each affinity's packets leave; queue pairs are unchanged.
 
     In the mode PORT_SELECT_FT change the active ports instead. Refuse another field or an unknown
-    port with BAD_PARAM_ERR. Without a LAG refuse with BAD_RES_STATE_ERR; a sender that is not the
-    master gets BAD_OP_ERR.
+    port with BAD_PARAM_ERR.
     """
     lag, ports = _lag(hca), len(hca.adapter.board.adapters)
     if lag.mode is LagPortSelect.PORT_SELECT_FT and cmd.field_select == ModifyLag.ACTIVE_PORT:
@@ -153,11 +153,7 @@ def query_lag(hca: Hca, cmd: layout.query_lag_in, out: layout.query_lag_out) -> 
 
 @command(Op.DESTROY_LAG, privileged=True)
 def destroy_lag(hca: Hca, cmd: layout.destroy_lag_in, out: layout.destroy_lag_out) -> None:
-    """Separate the ports again; refused while the vPorts are joined.
-
-    The refusal is BAD_RES_STATE_ERR, as without a LAG. A sender that is not the master gets
-    BAD_OP_ERR.
-    """
+    """Separate the ports again; refused while the vPorts are joined."""
     if _lag(hca).has_vports:
         raise CmdError(Status.BAD_RES_STATE_ERR, "DESTROY_VPORT_LAG must precede DESTROY_LAG")
     hca.adapter.board.lag = None
@@ -169,8 +165,7 @@ def create_vport_lag(
 ) -> None:
     """Join the vPorts: the master receives packets for its GIDs from any port.
 
-    Refuse with BAD_RES_STATE_ERR if they are joined already, or without a LAG. A sender that is not
-    the master gets BAD_OP_ERR.
+    Refuse with BAD_RES_STATE_ERR if they are joined already.
     """
     lag = _lag(hca)
     if lag.has_vports:
@@ -184,8 +179,7 @@ def destroy_vport_lag(
 ) -> None:
     """Separate the vPorts: each port's packets are for its own function again.
 
-    Refuse with BAD_RES_STATE_ERR if they are not joined, or without a LAG. A sender that is not the
-    master gets BAD_OP_ERR.
+    Refuse with BAD_RES_STATE_ERR if they are not joined.
     """
     lag = _lag(hca)
     if not lag.has_vports:

@@ -101,9 +101,7 @@ def sender_peer(hca: Hca, rq: Rq, state: RqState, ctx: rqc) -> Peer | None:
 def receiver_peer(hca: Hca, sq: HairpinSq, state: SqState, ctx: sqc) -> Peer | None:
     """Return the receive queue that a send queue is paired with when it enters ``state``.
 
-    A new peer is read from ``ctx`` only from RST to RDY; other changes keep the present one, and
-    RST returns None. Raises BAD_RES_ERR if that number is no hairpin queue, BAD_RES_STATE_ERR if
-    its peer is another queue, BAD_PARAM_ERR for an unknown vhca. Changes no queue.
+    The rules are those of :func:`sender_peer`.
     """
     if sq.state is not SqState.RST or state is not SqState.RDY:
         return sq.peer if state is not SqState.RST else None
