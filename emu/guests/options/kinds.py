@@ -185,7 +185,7 @@ class _OnePath(OptionKind):
 
     def misfit(self, said: object) -> str:
         """Return the error for a value that is no path."""
-        return _no_path(said)
+        return "" if isinstance(said, str | Path) else "a path is needed"
 
     def placed(self, said: Any, base: Path) -> Any:
         """Return a path that is absolute if ``base`` is."""
@@ -260,7 +260,3 @@ def plain(value: object) -> Any:
     if isinstance(value, tuple):
         return [str(one) if isinstance(one, Path) else one for one in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def _no_path(said: object) -> str:
-    return "" if isinstance(said, str | Path) else "a path is needed"

@@ -67,16 +67,11 @@ class SocketFabric(LocalFabric):
         super().__init__(loop)
         address = parse_address(name, socket_mode)
         self.ethernet = ethernet if ethernet is not None else Uplinks(Segments(loop))
-        self._loop = loop
+        self.clock: Clock = loop
         self._poller = Poller(loop)
         self.election = Election(self, address, loop, self._poller, requested)
         self._unplugged: set[int] = set()
         """LIDs of our ports that are down because the fabric is lost."""
-
-    @property
-    def clock(self) -> Clock:
-        """The loop's clock."""
-        return self._loop
 
     @property
     def _role(self) -> Hub | Membership | None:

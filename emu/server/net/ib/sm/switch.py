@@ -34,29 +34,25 @@ class SmpSwitch:
 
     def __init__(self, port: EndPort, send: Callable[[Datagram, Origin], None]) -> None:
         """Create the switch with management port ``port``; ``send`` sends a datagram to its LID."""
-        self._ports = Ports(replace(port, num_ports=MIN_PORTS))
+        self.ports = Ports(replace(port, num_ports=MIN_PORTS))
+        """The connected ports."""
         self._send = send
 
     @property
     def port(self) -> EndPort:
         """The management port."""
-        return self._ports.own
-
-    @property
-    def ports(self) -> Ports:
-        """The connected ports."""
-        return self._ports
+        return self.ports.own
 
     def connect(self, ports: Iterable[EndPort]) -> None:
         """Connect exactly these ports of the subnet, which are up; others lose their connection."""
-        self._ports.connect(list(ports), limit=MAX_PORTS)
+        self.ports.connect(list(ports), limit=MAX_PORTS)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
         """Handle a datagram for QP0 at the manager's LID: answer, or forward a directed SMP.
 
         Drop a datagram that is no SMP, not from QP0, or not from a connected port.
         """
-        entry = self._ports.number_of(origin.lid)
+        entry = self.ports.number_of(origin.lid)
         if origin.qpn != _QP0 or not sma.is_smp(data) or entry is None:
             log.debug("LID %#x: no SMP from a port of the switch: dropped", origin.lid)
             return
@@ -76,7 +72,7 @@ class SmpSwitch:
         Other methods are ignored.
         """
         if mad.method in (Method.GET, Method.SET):
-            request = SwitchSmpRequest(self._ports, entry)
+            request = SwitchSmpRequest(self.ports, entry)
             self._deliver(sma.respond(ATTRIBUTES, request, bytes(mad)), lid)
         elif mad.method == Method.TRAP and mad.attr_id == SmpAttr.NOTICE:
             mad.method = Method.TRAP_REPRESS  # an unacknowledged trap is sent again (IBTA 13.4.9)
@@ -93,7 +89,7 @@ class SmpSwitch:
         if mad.dr_dlid != PERMISSIVE_LID or (mad.hop_ptr, mad.hop_cnt) != (hops - 1, hops):
             log.debug("SMP with hop %d of %d: dropped", mad.hop_ptr, mad.hop_cnt)
             return
-        target = self._ports.behind(mad.initial_path[hops])
+        target = self.ports.behind(mad.initial_path[hops])
         if target is not None:
             if not is_from_here:
                 sma.note_return(mad, entry)
@@ -110,8 +106,8 @@ class SmpSwitch:
         if (mad.hop_ptr, mad.hop_cnt) != (hops, hops):
             log.debug("returning SMP with hop %d of %d: dropped", mad.hop_ptr, mad.hop_cnt)
             return
-        number = self._ports.number_of(mad.dr_slid) if is_from_here else mad.return_path[1]
-        target = None if number is None else self._ports.behind(number)
+        number = self.ports.number_of(mad.dr_slid) if is_from_here else mad.return_path[1]
+        target = None if number is None else self.ports.behind(number)
         if target is not None:
             mad.hop_ptr -= 1
             self._deliver(bytes(mad), target.lid)
