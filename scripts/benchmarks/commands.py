@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import statistics
 import time
-import tracemalloc
 
 import click
 from figures import Goal, Row, Section
+from objects import bytes_of_each
 from tables import json_option, show
 
 from emu.device.function.function import Function
@@ -72,13 +72,7 @@ def bytes_of_a_key(count: int) -> float:
     driver, bar = probed_driver()
     pdn = driver.alloc_pd()
     create_keys(driver, bar, pdn, WARM_UP)
-    tracemalloc.start()
-    before, _ = tracemalloc.get_traced_memory()
-    for _ in range(count):
-        driver.create_mkey(pdn)
-    after, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return (after - before) / count
+    return bytes_of_each(lambda _: driver.create_mkey(pdn), count)
 
 
 def measure(keys: int, traced: int) -> Section:

@@ -86,18 +86,8 @@ def plain_copy(target: Region, source: Region, size: int) -> Sampler:
 def messages(count: int) -> list[Row]:
     """Return the rows of writes and reads of every size."""
     pair = Pair(LocalFabric, 2 * MIB)
-    qp, source, remote = pair.qp, pair.source, pair.remote
-
-    def write(size: int) -> Sampler:
-        return lambda: doorbell_to_cqe(
-            qp, lambda: qp.write(remote, source.sge(0, size), ring=False)
-        )
-
-    def read(size: int) -> Sampler:
-        return lambda: doorbell_to_cqe(qp, lambda: qp.read(remote, source.sge(0, size), ring=False))
-
-    def batch() -> float:
-        return doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(0, 64), ring=False), BATCH)
+    qp, source = pair.qp, pair.source
+    batch = partial(pair.write_us, 64, count=BATCH)
 
     def all_over() -> float:
         """Write like ``batch``, each from and to another address, as in a ring of buffers."""
@@ -126,7 +116,7 @@ def messages(count: int) -> list[Row]:
     offsets: Iterator[int] = itertools.cycle(range(0, MIB, 4 * KIB))
     places: Iterator[int] = itertools.cycle(range(0, 64 * KIB, 64))
     goal = Goal(MAX_WRITE_US)
-    one, many, scattered = sample(count, write(64), batch, all_over)
+    one, many, scattered = sample(count, partial(pair.write_us, 64), batch, all_over)
     rows = [
         Row("RDMA WRITE of 64 B", "us", one, goal=goal),
         Row(f"the same, {BATCH} by one doorbell, each", "us", many, goal=goal),
@@ -140,8 +130,9 @@ def messages(count: int) -> list[Row]:
     ]
     for name, size in SIZES.items():
         wrote, was_read, copied = sample(
-            count, write(size), read(size), plain_copy(pair.target, source, size)
-        )
+            count, partial(pair.write_us, size), partial(pair.read_us, size),
+            plain_copy(pair.target, source, size),
+        )  # fmt: skip
         wanted = ratio_at_most(MAX_COPY_RATIO) if size == MIB else None
         rows.append(Row(f"RDMA WRITE of {name}", "us", wrote, copied, wanted))
         rows.append(Row(f"RDMA READ of {name}", "us", was_read, copied))
@@ -217,7 +208,7 @@ def tree(count: int) -> list[Row]:
     """
     size = 64 * KIB
     pair = Pair(LocalFabric, size)
-    qp, node, source, pages = pair.qp, pair.right, pair.source, pair.target
+    node, pages = pair.right, pair.target
     quarter, half = size // 4, size // 2
     klm = indirect_key(
         node,
@@ -232,11 +223,9 @@ def tree(count: int) -> list[Row]:
         size,
         log_page_size=half.bit_length() - 1,
     )
-
-    def write(remote: tuple[int, int]) -> Sampler:
-        return lambda: doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(), ring=False))
-
-    through, direct = sample(count, write((ksm, 0)), write(pair.remote))
+    through, direct = sample(
+        count, partial(pair.write_us, size, (ksm, 0)), partial(pair.write_us, size)
+    )
     name = "RDMA WRITE of 64 KiB by KSM over KLM over MTT"
     return [Row(name, "us", through, direct, ratio_at_most(MAX_TREE_RATIO))]
 
@@ -244,20 +233,10 @@ def tree(count: int) -> list[Row]:
 def packets(count: int) -> list[Row]:
     """Return the rows of packets for another process, but delivered inside this one."""
     pair = Pair(lambda _clock: PacketWire(), MIB)
-    qp, source, remote = pair.qp, pair.source, pair.remote
-
-    def small() -> float:
-        return doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(0, 64), ring=False), BATCH)
-
-    def large() -> float:
-        return doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(0, MIB), ring=False))
-
-    def large_read() -> float:
-        return doorbell_to_cqe(qp, lambda: qp.read(remote, source.sge(0, MIB), ring=False))
-
     smalls, larges, reads, copied = sample(
-        count // 4, small, large, large_read, plain_copy(pair.target, source, MIB)
-    )
+        count // 4, partial(pair.write_us, 64, count=BATCH), partial(pair.write_us, MIB),
+        partial(pair.read_us, MIB), plain_copy(pair.target, pair.source, MIB),
+    )  # fmt: skip
     return [
         Row(f"as packets: WRITE of 64 B, {BATCH} by one doorbell, each", "us", smalls),
         Row("as packets: WRITE of 1 MiB", "us", larges, copied),

@@ -128,6 +128,12 @@ class Netdev:
         flows.entry(tags, 0, group, to_table(addresses), cvlan_tag=0)
         return tags
 
+    def expect(self, packets: int) -> None:
+        """Poll the completions of all queues; RuntimeError if not so many packets arrived."""
+        found = sum(channel.clean() for channel in self.rqs)
+        if found != packets:
+            raise RuntimeError(f"{found} packets received, not {packets}")
+
     def put(self, data: bytes) -> list[tuple[int, int, int]]:
         """Write bytes to memory; return segments of at most a page that name them."""
         found = []
@@ -193,9 +199,7 @@ def receiving(netdev: Netdev, frames: Sequence[Frame], packets: int) -> Sampler:
             arrive(netdev.hca, frame)
         elapsed = time.perf_counter_ns() - start
         netdev.node.settle()  # the round ends
-        found = sum(channel.clean() for channel in netdev.rqs)
-        if found != packets:
-            raise RuntimeError(f"{found} packets received, not {packets}")
+        netdev.expect(packets)
         return elapsed / 1000 / packets
 
     return take

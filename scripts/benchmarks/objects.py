@@ -13,6 +13,7 @@ import logging
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import click
@@ -129,23 +130,18 @@ def commands(qps: int, mkeys: int) -> Samples:
     return samples
 
 
-def bytes_per_object(count: int) -> dict[str, float]:
-    """Return the memory that stays allocated for each object of a kind."""
-    found = {}
-    for kind, name in (("QP", "create_qp"), ("CQ", "create_cq"), ("mkey", "create_mkey")):
-        rig = Rig(pages=4096)
-        create = getattr(rig, name)
-        create(0)
-        gc.collect()
-        tracemalloc.start()
-        before, _ = tracemalloc.get_traced_memory()
-        for number in range(count):
-            create(number)
-        gc.collect()
-        after, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        found[kind] = (after - before) / count
-    return found
+def bytes_of_each(create: Callable[[int], object], count: int) -> float:
+    """Return the memory that stays allocated for each of ``count`` objects."""
+    create(0)
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(count):
+        create(number)
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (after - before) / count
 
 
 def flatness(samples: Samples) -> Section:
@@ -161,10 +157,12 @@ def flatness(samples: Samples) -> Section:
 
 def memory(count: int) -> Section:
     """Return the memory that each object of a kind adds to the process."""
+    kinds = {"QP": Rig.create_qp, "CQ": Rig.create_cq, "mkey": Rig.create_mkey}
     rows = [
-        Row(kind, "KiB", [size / 1024], goal=Goal(MAX_KIB))
-        for kind, size in bytes_per_object(count).items()
-    ]
+        Row(kind, "KiB", [bytes_of_each(partial(create, Rig(4096)), count) / 1024],
+            goal=Goal(MAX_KIB))
+        for kind, create in kinds.items()
+    ]  # fmt: skip
     return Section("objects memory", "Memory per object", rows)
 
 

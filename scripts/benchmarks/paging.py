@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from figures import Goal, Row, ratio_at_most
-from rig import Pair, doorbell_to_cqe
+from rig import Pair
 
 # The test suite's drivers are used.
 from emu.driver.keys.implicit import ImplicitKey
@@ -59,7 +60,6 @@ def faults(count: int, sample: Sample) -> list[Row]:
 def traffic(count: int, sample: Sample) -> list[Row]:
     """Return writes into memory that has been paged in, compared with registered memory."""
     pair = Pair(LocalFabric, 64 * KIB)
-    qp, source = pair.qp, pair.source
     pager = Pager(pair.right)
     paged = PagedRegion(pager, 64 * KIB)
     paged.bring_in()
@@ -68,15 +68,11 @@ def traffic(count: int, sample: Sample) -> list[Row]:
     child.bring_in()
     whole.put(1, child.key)
 
-    def write(remote: tuple[int, int], size: int) -> Callable[[], float]:
-        return lambda: doorbell_to_cqe(
-            qp, lambda: qp.write(remote, source.sge(0, size), ring=False)
-        )
-
     rows = []
     for name, size in SIZES.items():
         targets = pair.remote, (paged.key, paged.va), (whole.key, child.va)
-        pinned, explicit, implicit = sample(count, *(write(target, size) for target in targets))
+        write = partial(pair.write_us, size)
+        pinned, explicit, implicit = sample(count, *(partial(write, one) for one in targets))
         wanted = ratio_at_most(MAX_PAGED_RATIO)
         rows.append(Row(f"RDMA WRITE of {name} to paged memory", "us", explicit, pinned, wanted))
         rows.append(Row("the same through an implicit key", "us", implicit, pinned, wanted))

@@ -86,6 +86,16 @@ class Pair:
         self.source, self.target = self.left.region(size), self.right.region(size)
         self.remote = self.target.key, self.target.va
 
+    def write_us(self, size: int, remote: tuple[int, int] | None = None, count: int = 1) -> float:
+        """Return microseconds of each of ``count`` writes by one doorbell, to the target region."""
+        source, there = self.source.sge(0, size), remote or self.remote
+        return doorbell_to_cqe(self.qp, lambda: self.qp.write(there, source, ring=False), count)
+
+    def read_us(self, size: int) -> float:
+        """Return the microseconds of a read from the target region."""
+        source = self.source.sge(0, size)
+        return doorbell_to_cqe(self.qp, lambda: self.qp.read(self.remote, source, ring=False))
+
     def ring(self) -> None:
         """Ring the queue pair's doorbell, and run rounds until all is idle."""
         self.qp.ring()

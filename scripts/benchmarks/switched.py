@@ -27,6 +27,7 @@ from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, SwIcm
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
+from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import match_misc, to_table, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, TCP
@@ -62,10 +63,7 @@ class Representor(Netdev):
         self.tables = SoftwareTables(self.node, LOG_ICM)
         self.flows = [packet(1514, number) for number in range(FLOWS)]
         self._fill(rules)
-        self.node.driver.must(
-            Op.MODIFY_ESW_VPORT_CONTEXT, field_select={"fdb_to_vport_reg_c_id": 1},
-            esw_vport_context={"fdb_to_vport_reg_c_id": 1},
-        )  # fmt: skip
+        keep_source(self.node.driver)
 
     def steer(self, flows: Flows) -> int:
         """Create the tables before the representors' (core/en_rep.c, core/eswitch_offloads.c)."""
@@ -113,6 +111,14 @@ class Representor(Netdev):
         Flows(self.node.driver, FDB).set_root(root)
 
 
+def keep_source(driver: Driver) -> None:
+    """Let packets to the manager keep the register that tells it their representor."""
+    driver.must(
+        Op.MODIFY_ESW_VPORT_CONTEXT, field_select={"fdb_to_vport_reg_c_id": 1},
+        esw_vport_context={"fdb_to_vport_reg_c_id": 1},
+    )  # fmt: skip
+
+
 def passing(representor: Representor, anew: bool) -> Callable[[], float]:
     """Return the microseconds of each packet; with ``anew`` an entry is written before each."""
     icm = representor.hca.icm
@@ -131,9 +137,7 @@ def passing(representor: Representor, anew: bool) -> Callable[[], float]:
             representor.switch.receive(frame)
         elapsed = time.perf_counter_ns() - start
         representor.node.settle()  # the round ends
-        found = sum(channel.clean() for channel in representor.rqs)
-        if found != FLOWS + BATCH:
-            raise RuntimeError(f"{found} packets received, not {FLOWS + BATCH}")
+        representor.expect(FLOWS + BATCH)
         return elapsed / 1000 / BATCH
 
     return take
@@ -150,18 +154,12 @@ def on_a_segment() -> tuple[Netdev, Netdev]:
 
 
 def behind_rules(*rules: tuple[int, int]) -> tuple[Netdev, Netdev, Netdev]:
-    """Return a manager and two virtual functions; each rule leads from a vPort to another.
-
-    Packets to the manager keep the register that tells it their representor.
-    """
+    """Return a manager and two virtual functions; each rule leads from a vPort to another."""
     model = with_switch(LINKS["connectx6"][PortType.ETH])
     adapter = Adapter(model, 1, EmbeddedSwitch(TapWire(), arrive))
     manager = Netdev(adapter=adapter)
     driver = manager.node.driver
-    driver.must(
-        Op.MODIFY_ESW_VPORT_CONTEXT, field_select={"fdb_to_vport_reg_c_id": 1},
-        esw_vport_context={"fdb_to_vport_reg_c_id": 1},
-    )  # fmt: skip
+    keep_source(driver)
     one, two = (Netdev(vf=(driver, adapter.add(number)), guid=1 + 16 * number) for number in (1, 2))
     fdb = Flows(driver, FDB)
     root = fdb.table(0)
@@ -189,9 +187,7 @@ def moving(pair: tuple[Netdev, Netdev], size: int) -> Callable[[], float]:
             two.node.settle()
         elapsed = time.perf_counter_ns() - start
         one.sq.cq.drain()
-        found = sum(channel.clean() for channel in two.rqs)
-        if found != BATCH:
-            raise RuntimeError(f"{found} packets received, not {BATCH}")
+        two.expect(BATCH)
         return elapsed / 1000 / BATCH
 
     return take
