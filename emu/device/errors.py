@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from functools import cache
 
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 
 @cache

@@ -15,8 +15,8 @@ from emu.device.port.congestion import (
     NotificationPoint,
     ReactionPoint,
 )
-from layouts.enums import Op, Status
-from layouts.eth_enums import CongProtocol
+from layouts.enums.cmd import Op, Status
+from layouts.enums.roce import CongProtocol
 from layouts.function import congestion as layout
 from layouts.prm import Prm
 

@@ -15,7 +15,7 @@ from emu.device.models.crypto import CREDENTIAL, IMPORT_KEK
 from emu.device.objects.memory.aes import unwrap_key
 from emu.device.objects.memory.dek import CryptoLogin
 from firmware_cmds.given_object import given_object
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 from layouts.function.crypto import crypto_login_obj
 
 if TYPE_CHECKING:

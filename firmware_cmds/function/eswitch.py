@@ -13,7 +13,7 @@ from emu.device.objects.eth.icm_addresses import IcmKind, vport_address
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.state.eswitch import Eswitch, EswVport, L2Entry
 from firmware_cmds.options import first_set
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.function import esw_vport as layout
 from layouts.steering import l2_table
 

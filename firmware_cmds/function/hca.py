@@ -10,7 +10,9 @@ from emu.device.engine.events import page_request
 from emu.device.errors import BadParamError, CmdError
 from emu.device.state.caps import GROUPS
 from emu.device.state.hca import HcaState
-from layouts.enums import CapMode, CapType, Op, PortType, Status, TeardownProfile
+from layouts.enums.caps import CapMode, CapType, PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.hca import TeardownProfile
 from layouts.function import caps
 from layouts.function import hca as layout
 from layouts.prm import Prm

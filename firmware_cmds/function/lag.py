@@ -19,8 +19,8 @@ from emu.device.cmdif.registry import command
 from emu.device.errors import BadParamError, CmdError
 from emu.device.models.board_ports import MAX_PORTS
 from emu.device.state.hca import HcaState
-from layouts.enums import Op, Status
-from layouts.eth_enums import LagPortSelect, ModifyLag
+from layouts.enums.cmd import Op, Status
+from layouts.enums.lag import LagPortSelect, ModifyLag
 from layouts.function import lag as layout
 
 if TYPE_CHECKING:

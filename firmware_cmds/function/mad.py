@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.cmdif.registry import command
 from emu.device.engine.ud import smp
 from emu.device.port.ib import pma
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.wire import mad as layout
 from layouts.wire.mads import RESPONSE, MadStatus, Method, MgmtClass, pma_mad
 

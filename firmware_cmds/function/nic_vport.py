@@ -16,14 +16,9 @@ from emu.device.errors import BadParamError, CmdError
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.port.eth.vport import NicVport, VportChange
 from firmware_cmds.options import first_set
-from layouts.enums import Op, Status
-from layouts.eth_enums import (
-    InlineMode,
-    InlineModeCap,
-    NvprtListType,
-    VportAdminState,
-    VportStateOpMod,
-)
+from layouts.enums.caps import InlineModeCap
+from layouts.enums.cmd import Op, Status
+from layouts.enums.vport import InlineMode, NvprtListType, VportAdminState, VportStateOpMod
 from layouts.function import nic_vport as layout
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.registry import OpenField, command
 from emu.device.engine.mr import page_faults
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.function import odp as layout
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import PAGES_PER_PORTION
 from emu.device.state.fwpages import MAX_PAGES, FirmwarePages
 from emu.device.state.hca import HcaState
-from layouts.enums import BootPages, Op, PageOp, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.hca import BootPages, PageOp
 from layouts.function import pages as layout
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from emu.device.engine import lifecycle
 from emu.device.errors import BadParamError, CmdError
 from emu.device.port.eth.roce.framing import is_ipv4
 from emu.device.port.eth.roce.gids import MAC_BYTES, NO_MAC, GidEntry
-from layouts.enums import Op, Status
-from layouts.eth_enums import RoceL3Type, RoceVersion
+from layouts.enums.cmd import Op, Status
+from layouts.enums.roce import RoceL3Type, RoceVersion
 from layouts.function import roce as layout
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine import vhca_state
 from emu.device.errors import BadParamError, CmdError
-from layouts.enums import Op, Status
-from layouts.eth_enums import VhcaState
+from layouts.enums.cmd import Op, Status
+from layouts.enums.hca import VhcaState
 from layouts.function import sf as layout
 
 if TYPE_CHECKING:

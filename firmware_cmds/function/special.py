@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.function import hca as layout
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from emu.device.port.ib.port import (
 )
 from emu.device.port.ib.vport import HcaVport
 from firmware_cmds.function.nic_vport import is_switched
-from layouts.enums import HcaVportField, Op, PortType, Status, VportPolicy
-from layouts.eth_enums import VportStateOpMod
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.vport import HcaVportField, VportPolicy, VportStateOpMod
 from layouts.function import vport as layout
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.memic import MEMIC_PAGE, Memic, MemicArea, MemicOperation
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.memory import memic as layout
 
 if TYPE_CHECKING:

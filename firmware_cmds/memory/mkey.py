@@ -17,7 +17,8 @@ from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntr
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.rounds.portions import Portions
-from layouts.enums import AccessMode, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.mkey import AccessMode
 from layouts.memory import mkey as layout
 
 if TYPE_CHECKING:

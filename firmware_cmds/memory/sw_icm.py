@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.sw_icm import AREAS, LOG_BLOCK, SwIcm, free_each
 from firmware_cmds.given_object import given_object
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 from layouts.memory.sw_icm import sw_icm
 
 if TYPE_CHECKING:

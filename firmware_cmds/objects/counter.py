@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.errors import BadParamError
 from emu.device.objects.domains import QCounter
-from layouts.enums import Op, PortType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
 from layouts.objects import counter as layout
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ from emu.device.objects.queues.cq import Compression, Cq, Moderation
 from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.options import first_set
-from layouts.enums import CompressionLayout, CqPeriodMode, MiniCqeFormat, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cq import CompressionLayout, CqPeriodMode
+from layouts.enums.cqe import MiniCqeFormat
 from layouts.objects import cq as layout
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.objects.queues.dct import Dct
 from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.wq import response_scatter, user_index
-from layouts.enums import EventType, Op
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import EventType
 from layouts.objects import dct as layout
 from layouts.rings.eqe import eqe_dct
 

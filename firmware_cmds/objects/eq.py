@@ -13,7 +13,7 @@ from emu.device.objects.memory.pages import queue_buffer
 from emu.device.objects.queues.eq import Eq
 from emu.device.rounds.portions import Portions, finish
 from emu.device.state.hca import MSIX_VECTORS
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.objects import eq as layout
 from layouts.rings.eqe import EQE_BYTES
 

@@ -16,7 +16,8 @@ from firmware_cmds.function import crypto_login, dek
 from firmware_cmds.memory import sw_icm
 from firmware_cmds.objects import scheduling
 from firmware_cmds.steering import flow_meter, flow_sampler, geneve_option, match_definer
-from layouts.enums import GeneralObject, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.general_object import GeneralObject
 from layouts.objects import general_object as layout
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from emu.device.engine.eth.hairpin.pairs import named
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.hairpin import Hairpin, HairpinSq, Peer
 from emu.device.objects.eth.rq import Rq
-from layouts.enums import Status
-from layouts.eth_enums import MemRqType, RqState, SqState
+from layouts.enums.cmd import Status
+from layouts.enums.wq import MemRqType, RqState, SqState
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.objects.domains import Pd, TransportDomain, Uar, Xrcd
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.objects import pd as layout
 from layouts.objects import uar as uar_layout
 

@@ -34,8 +34,8 @@ from firmware_cmds.objects.wq import (
     user_index,
     work_queue,
 )
-from layouts.enums import Op, Status
-from layouts.eth_enums import MemRqType, ModifyRq, RqState, ShampoAlignment, ShampoMatch, WqType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.wq import MemRqType, ModifyRq, RqState, ShampoAlignment, ShampoMatch, WqType
 from layouts.objects import rq as layout
 
 if TYPE_CHECKING:

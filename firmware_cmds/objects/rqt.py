@@ -8,7 +8,7 @@ from emu.device.cmdif.registry import command
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Rqt
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.objects import rqt as layout
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from emu.device.objects.eth.pacing import MAX_DEPTH, RateLimit, SchedulingElemen
 from firmware_cmds.given_object import given_object
 from firmware_cmds.objects import vport_scheduling
 from firmware_cmds.objects.vport_scheduling import DWRR, RATE_LIMIT, TC_ARB, TSAR, VPORTS
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.objects import scheduling as layout
 
 if TYPE_CHECKING:

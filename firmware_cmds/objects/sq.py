@@ -25,8 +25,9 @@ from firmware_cmds.objects.wq import (
     user_index,
     work_queue,
 )
-from layouts.enums import Op
-from layouts.eth_enums import InlineMode, SqState, WqType
+from layouts.enums.cmd import Op
+from layouts.enums.vport import InlineMode
+from layouts.enums.wq import SqState, WqType
 from layouts.objects import sq as layout
 
 if TYPE_CHECKING:

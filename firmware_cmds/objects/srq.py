@@ -19,7 +19,7 @@ from emu.device.objects.queues.srq import Srq, SrqForm
 from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.objects.wq import user_index
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.objects import srq as layout
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from emu.device.objects.eth.icm_addresses import IcmKind, icm_address, parts
 from emu.device.objects.eth.tir import FlowHash, Rqt, Tir
 from emu.device.port.eth.toeplitz import Hasher
 from firmware_cmds.options import first_set
-from layouts.enums import Op
-from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, PacketMerge, RxHashFn
+from layouts.enums.cmd import Op
+from layouts.enums.tir import DispType, HashField, L3ProtType, L4ProtType, PacketMerge, RxHashFn
 from layouts.objects import tir as layout
 
 if TYPE_CHECKING:

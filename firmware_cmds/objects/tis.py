@@ -9,8 +9,8 @@ from emu.device.engine.eth import pacing
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.tis import Tis
 from firmware_cmds.options import first_set
-from layouts.enums import Op, PortType, Status
-from layouts.eth_enums import UctxCap
+from layouts.enums.caps import PortType, UctxCap
+from layouts.enums.cmd import Op, Status
 from layouts.objects import tis as layout
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from emu.device.objects.memory.umem import Umem
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import RIGHTS_PER_PORTION
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.objects import umem as layout
 
 if TYPE_CHECKING:

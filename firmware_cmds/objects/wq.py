@@ -13,8 +13,8 @@ from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.options import first_set
-from layouts.enums import Status
-from layouts.eth_enums import RqState, SqState
+from layouts.enums.cmd import Status
+from layouts.enums.wq import RqState, SqState
 from layouts.rings.cqe import SCATTER_32_BYTES, SCATTER_64_BYTES
 
 if TYPE_CHECKING:

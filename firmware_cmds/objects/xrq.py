@@ -16,7 +16,7 @@ from emu.device.rounds.portions import Portions
 from firmware_cmds.objects.srq import destroy, queue_of, srq_of, srq_to_change
 from firmware_cmds.objects.wq import user_index
 from firmware_cmds.options import first_set
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.objects import xrq as layout
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from emu.device.errors import BadParamError
 from firmware_cmds.regs.registers import AccessRegister
-from layouts.enums import PortType, RegId
+from layouts.enums.caps import PortType
+from layouts.enums.regs import RegId
 from layouts.regs import module_regs, port_counters
 from layouts.regs import reg as layout
 

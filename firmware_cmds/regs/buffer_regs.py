@@ -11,7 +11,7 @@ from emu.device.port.eth import buffers as port_buffers
 from emu.device.port.eth.buffers import BufferQuota, Pool, PortBuffers
 from emu.device.port.eth.qos import PRIORITIES
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId
+from layouts.enums.regs import RegId
 from layouts.regs import qos_regs as layout
 
 _BUFFER_BITS = 4

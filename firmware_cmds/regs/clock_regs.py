@@ -15,7 +15,7 @@ from emu.device.engine import pulses
 from emu.device.errors import BadParamError
 from emu.device.objects.pins import PINS, EventMode, Pin, PinMode
 from firmware_cmds.regs.registers import AccessRegister
-from layouts.enums import RegId
+from layouts.enums.regs import RegId
 from layouts.regs import clock_regs as layout
 
 if TYPE_CHECKING:

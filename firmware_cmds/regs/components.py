@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from emu.device.errors import BadParamError, CmdError
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 from layouts.regs import component_regs as layout
 from layouts.regs.port_regs import mcam_access_reg, mcam_enhanced_features
 

@@ -18,8 +18,7 @@ from emu.device.port.eth.physical import module
 from emu.device.port.eth.qos import PRIORITIES
 from firmware_cmds.regs import buffer_regs, link_regs, qos_regs, roce_accl
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId
-from layouts.eth_enums import PortStatus
+from layouts.enums.regs import PortStatus, RegId
 from layouts.regs import module_regs, port_regs
 from layouts.regs import reg as layout
 

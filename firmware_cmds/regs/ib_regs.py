@@ -10,8 +10,7 @@ from emu.device.models.model import IbSpeed, Model
 from emu.device.port.ib.link_errors import INTEGRITY_ERRORS, OVERRUN_ERRORS
 from emu.device.port.ib.port import SETTABLE_CAPS
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId
-from layouts.eth_enums import CountersGroup
+from layouts.enums.regs import CountersGroup, RegId
 from layouts.regs import port_counters
 from layouts.regs import reg as layout
 

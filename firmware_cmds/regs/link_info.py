@@ -14,8 +14,9 @@ from emu.device.errors import BadParamError
 from emu.device.port.eth.physical import fec, module
 from firmware_cmds.regs.ib_regs import speeds
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import PhysState, PortType, RegId
-from layouts.eth_enums import ProtoMask
+from layouts.enums.caps import PortType
+from layouts.enums.regs import ProtoMask, RegId
+from layouts.enums.vport import PhysState
 from layouts.regs import link_info_regs as layout
 
 if TYPE_CHECKING:

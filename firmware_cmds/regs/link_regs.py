@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from emu.device.errors import BadParamError
 from emu.device.port.eth.physical import fec
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId
-from layouts.eth_enums import AnStatus, ConnectorType, ProtoMask
+from layouts.enums.regs import AnStatus, ConnectorType, ProtoMask, RegId
 from layouts.regs import port_regs
 from layouts.regs import reg as layout
 

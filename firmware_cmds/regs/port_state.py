@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine import lifecycle
 from emu.device.errors import BadParamError
 from firmware_cmds.regs.registers import AccessRegister
-from layouts.enums import RegId
-from layouts.eth_enums import PortStatus
+from layouts.enums.regs import PortStatus, RegId
 from layouts.regs import reg as layout
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from emu.device.errors import BadParamError
 from emu.device.objects.eth.pacing import Limit
 from emu.device.port.eth import qos
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId
-from layouts.eth_enums import TrustState
+from layouts.enums.regs import RegId, TrustState
 from layouts.regs import qos_regs as layout
 from layouts.regs.port_regs import qcam_reg
 

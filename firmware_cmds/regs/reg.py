@@ -25,7 +25,9 @@ from firmware_cmds.regs import (
     resource_dump,
 )
 from firmware_cmds.regs.registers import AccessRegister
-from layouts.enums import Op, PortType, RegId, Status
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.regs import RegId
 from layouts.prm import Prm
 from layouts.regs import reg as layout
 from layouts.regs.component_regs import mcqi_reg, mcqs_reg, mfrl_reg, mgir_reg

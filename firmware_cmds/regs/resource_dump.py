@@ -22,7 +22,8 @@ from emu.device.objects.memory.views import copy
 from emu.device.ports import DmaError
 from firmware_cmds.regs.dump_sources import SOURCES, Contents, MissingError, Source, made
 from firmware_cmds.regs.registers import AccessRegister
-from layouts.enums import RegId, Status
+from layouts.enums.cmd import Status
+from layouts.enums.regs import RegId
 from layouts.regs import resource_dump as layout
 from layouts.regs.resource_dump import SegmentType
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.errors import BadParamError
 from firmware_cmds.regs.registers import AccessRegister, of_part
-from layouts.enums import RegId
+from layouts.enums.regs import RegId
 from layouts.regs.roce_accl import roce_accl_reg
 
 if TYPE_CHECKING:

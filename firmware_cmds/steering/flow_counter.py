@@ -17,7 +17,7 @@ from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.objects.memory.key_context import ANY_QPN
 from emu.device.objects.memory.rights import LOCAL_WRITE
 from emu.device.objects.memory.views import copy
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.steering import flow_counter as layout
 
 if TYPE_CHECKING:

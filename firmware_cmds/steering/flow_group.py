@@ -14,8 +14,8 @@ from emu.device.objects.eth.flow.table import SWITCHING, FlowGroup, FlowTable
 from emu.device.objects.eth.match_definer import MatchDefiner
 from firmware_cmds.steering.flow_table import domain_of, queried_table, table_of
 from firmware_cmds.steering.software import check_is_firmwares
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlowGroupType, FlowTableType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowGroupType, FlowTableType
 from layouts.steering import flow_group as layout
 
 if TYPE_CHECKING:

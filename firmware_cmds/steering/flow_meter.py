@@ -12,8 +12,10 @@ from emu.device.engine.eth.steering.colors import marks_of
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow_meter import LOG_MAX_IN_RANGE, FlowMeterAso, Metering
 from firmware_cmds.given_object import given_object
-from layouts.enums import Status
-from layouts.eth_enums import FlowAction, MeterColor, ModifyField
+from layouts.enums.cmd import Status
+from layouts.enums.fte import FlowAction
+from layouts.enums.general_object import MeterColor
+from layouts.enums.modify_header import ModifyField
 from layouts.objects.flow_meter import flow_meter_aso_obj
 from layouts.steering.fte import exe_aso_ctrl_flow_meter
 

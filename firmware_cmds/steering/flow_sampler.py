@@ -12,8 +12,8 @@ from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.flow.targets import Sampler
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from firmware_cmds.given_object import given_object
-from layouts.enums import Status
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Status
+from layouts.enums.flow_table import FlowTableType
 from layouts.steering.sampler import sampler_obj
 
 if TYPE_CHECKING:

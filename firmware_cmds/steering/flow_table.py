@@ -15,8 +15,8 @@ from emu.device.objects.object import DRIVER_UID
 from emu.device.state.eswitch import ForeignRoot
 from firmware_cmds.options import first_set
 from firmware_cmds.steering import software
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlowTableType, ModifyFlowTable, TableMissAction
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType, ModifyFlowTable, TableMissAction
 from layouts.steering import flow_table as layout
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from emu.device.objects.eth.flow.table import FlowEntry, FlowTable
 from firmware_cmds.steering.flow_group import group_of
 from firmware_cmds.steering.flow_table import domain_of, queried_table, table_of
 from firmware_cmds.steering.fte_action import LIST_ITEM_BYTES, LONG, Lists, action_of
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlowSource, FlowTableType, SetFte
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowSource, SetFte
 from layouts.steering import fte as layout
 
 if TYPE_CHECKING:

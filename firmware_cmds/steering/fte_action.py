@@ -25,8 +25,10 @@ from emu.device.objects.object import Object
 from emu.device.port.eth.headers import UPLINK
 from firmware_cmds.options import first_set
 from firmware_cmds.steering.flow_meter import metering_of
-from layouts.enums import Status
-from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType, ReformatType
+from layouts.enums.cmd import Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction, FlowDestination
+from layouts.enums.packet_reformat import ReformatType
 from layouts.steering import fte as layout
 
 if TYPE_CHECKING:

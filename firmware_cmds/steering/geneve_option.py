@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.geneve_option import GeneveOption
 from firmware_cmds.given_object import given_object
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 from layouts.steering.geneve_option import geneve_tlv_option
 
 if TYPE_CHECKING:

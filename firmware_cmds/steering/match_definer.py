@@ -12,7 +12,7 @@ from emu.device.engine.eth.steering.hash_split import DEFINER_FIELDS
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.match_definer import MatchDefiner
 from firmware_cmds.given_object import given_object
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 from layouts.prm import Prm
 from layouts.steering import match_definer as layout
 

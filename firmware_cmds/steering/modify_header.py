@@ -9,8 +9,8 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.eth.steering.rewrite import context_of
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.flow.table import SWITCHING
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
 from layouts.steering import modify_header as layout
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from emu.device.engine.eth.steering.reformat import context_of
 from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.eth.packet_reformat import TUNNELS
 from firmware_cmds.function.eswitch import eswitch_of
-from layouts.enums import Op, Status
-from layouts.eth_enums import ReformatType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.packet_reformat import ReformatType
 from layouts.steering import packet_reformat as layout
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.flow.targets import Sampler
 from emu.device.objects.eth.flow_meter import FlowMeterAso
 from emu.device.objects.eth.icm_addresses import vport_of
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.packet_reformat import PacketReformat

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.steering import sync as layout
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import BadParamError, CmdError
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 from layouts.steering import vxlan as layout
 
 if TYPE_CHECKING:

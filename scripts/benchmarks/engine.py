@@ -30,7 +30,7 @@ from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.verbs.region import Region
 from emu.driver.verbs.segments import PAGE
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import AccessMode
+from layouts.enums.mkey import AccessMode
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = {"4 KiB": 4 * KIB, "64 KiB": 64 * KIB, "1 MiB": MIB}

@@ -49,8 +49,10 @@ from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import AccessMode, Op, Opcode, PortType
-from layouts.eth_enums import EthChecksum
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wqe import EthChecksum, Opcode
 
 BATCH = 64
 CHANNELS = 4

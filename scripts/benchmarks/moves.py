@@ -34,7 +34,8 @@ from emu.driver.verbs.queue_pair import QueuePair
 from emu.driver.verbs.segments import PAGE
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import AccessMode, Op
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(f"{ROOT / name}/" for name in ("emu", "layouts", "firmware_cmds"))

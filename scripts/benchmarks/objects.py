@@ -33,7 +33,9 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import Op, Opcode, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import CTRL
 
 MODEL = MODELS["connectx7"]

@@ -36,8 +36,9 @@ from emu.driver.world.clock import HandClock
 from emu.driver.world.tap_wire import TapWire
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
-from layouts.enums import Op, PortType
-from layouts.eth_enums import FlowTableType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
 
 MAX_US = 25.0
 MAX_RULES_RATIO = 1.1

@@ -101,7 +101,7 @@ from emu.driver.command.bar import FunctionBar
 from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 
 told["point"] = POINTS["link.change"].about
 told["uses"] = sorted(ACTIONS["drop"].uses.keys() & {"link.change"})
@@ -163,7 +163,8 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.cmdif.registry import command
 from layouts.objects import gen_eqe as layout
-from layouts.enums import EventType, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -191,7 +192,8 @@ from emu.driver.command.bar import FunctionBar
 from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
-from layouts.enums import EventType, Op
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import EventType
 
 told["row"] = "| GEN_EQE |" in markdown(TABLE)
 clock, memory, irqs = HandClock(), Memory(), IrqList()
@@ -257,7 +259,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.device.cmdif.registry import command
 from emu.device.objects.queues.qos_para_vport import QosParaVport
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.objects import qos_para_vport as layout
 
 if TYPE_CHECKING:
@@ -303,7 +305,7 @@ from emu.driver.command.driver import Driver
 from emu.driver.world.clock import HandClock
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 
 clock, memory, irqs = HandClock(), Memory(), IrqList()
 function = Function(
@@ -406,7 +408,7 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.objects.queues.fpga_qp import FpgaQp
 from layouts.objects import fpga_qp as layout
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 HANDLERS = '''\
 from emu.device.cmdif.registry import command
 from emu.device.state.hca import Hca
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.objects import cq as layout
 
 

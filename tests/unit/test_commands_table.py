@@ -9,7 +9,7 @@ from emu.device.cmdif.registry import Command, command
 from firmware_cmds import TABLE
 from firmware_cmds.objects.pd import alloc_pd
 from firmware_cmds.table import markdown
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.registry import structures
 
 README = Path(__file__).parents[2] / "firmware_cmds" / "README.md"

@@ -14,7 +14,7 @@ from emu.device.trace.stored import REFUSED
 from emu.device.trace.text import FunctionNames
 from emu.host.printable import one_line
 from emu.near import listed, near
-from layouts.enums import DeliveryStat, Op, Status, op_name
+from layouts.enums.cmd import DeliveryStat, Op, Status, op_name
 
 _STATUSES = (
     REFUSED,

@@ -53,7 +53,7 @@ def complete_kind(_ctx: click.Context, _param: click.Parameter, start: str) -> l
 
 def complete_op(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
     """Return completions of PRM commands in a list with commas."""
-    from layouts.enums import Op
+    from layouts.enums.cmd import Op
 
     return _listed(start, [op.name for op in Op])
 

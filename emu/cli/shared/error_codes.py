@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from emu.device.engine.events.error_syndromes import ERROR_SYNDROMES, ErrorSyndrome, Origin
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
 
 _WHOSE = {CqeOpcode.REQ_ERR: "a requester", CqeOpcode.RESP_ERR: "a responder"}
 

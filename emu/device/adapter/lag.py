@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Final
 
 from emu.device.port.eth.traffic import Direction
-from layouts.eth_enums import LagPortSelect
+from layouts.enums.lag import LagPortSelect
 
 MASTER_PORT: Final = 1
 """The port whose function is the master."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.registry import Command
 from emu.device.errors import CmdError
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.icmd import icmd_query_cap_general, operation_tlv, reg_tlv
 from layouts.regs.reg import access_register_in, access_register_out
 

@@ -41,7 +41,8 @@ from emu.device.rounds.portions import Portions, goes_on
 from emu.device.rounds.sizes import COMMANDS_PER_ROUND
 from emu.device.state.points import FaultPoint, FaultPoints
 from layouts.cmd import cmd_layout
-from layouts.enums import DeliveryStat, EventType, Status, op_name
+from layouts.enums.cmd import DeliveryStat, Status, op_name
+from layouts.enums.eqe import EventType
 from layouts.rings.eqe import eqe_cmd
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from emu.device.ports import Buffer, DmaError, GuestMemory
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import BLOCKS_PER_PORTION
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
-from layouts.enums import DeliveryStat
+from layouts.enums.cmd import DeliveryStat
 
 MAX_COMMAND_BYTES: Final = 8 << 20
 """Longest accepted input or output, in bytes: twice the largest page list of CREATE_MKEY."""

@@ -19,7 +19,7 @@ from typing import Final
 
 from emu.device.errors import BadParamError, CmdError, syndrome_of
 from emu.device.state import tables
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 _KIND: Final = "self.kind"
 _ERRORS: Final = (CmdError.__name__, BadParamError.__name__)

@@ -16,7 +16,7 @@ from emu.device.cmdif.scope import Resolver, resolvers
 from emu.device.rounds.portions import Portions
 from emu.device.state.hca import Hca, HcaState
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES
-from layouts.enums import Op, op_name
+from layouts.enums.cmd import Op, op_name
 from layouts.prm import Prm
 
 InT = TypeVar("InT", bound=Prm)

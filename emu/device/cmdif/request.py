@@ -22,7 +22,7 @@ from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.object import DRIVER_UID, SHARED_UID
 from emu.device.rounds.portions import Portions
 from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
-from layouts.enums import DeliveryStat, Op, Status, op_name
+from layouts.enums.cmd import DeliveryStat, Op, Status, op_name
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -35,8 +35,9 @@ from emu.device.rounds.portions import Portions
 from emu.device.state.events import Events
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.polls import POLLS
-from layouts.enums import EventType, PortChange, PortType, VportPolicy
-from layouts.eth_enums import VportAdminState
+from layouts.enums.caps import PortType
+from layouts.enums.eqe import EventType, PortChange
+from layouts.enums.vport import VportAdminState, VportPolicy
 from layouts.rings.eqe import eqe_port_state
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.adapter.real_time import from_stamp
 from emu.device.engine.events.eq import raise_event
 from emu.device.objects.pins import PINS, EventMode, Pin, PinMode
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.rings.eqe import eqe_pps
 
 if TYPE_CHECKING:

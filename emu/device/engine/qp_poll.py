@@ -49,7 +49,8 @@ from emu.device.rounds.sizes import BYTES_PER_POLL, WQES_PER_POLL
 from emu.device.state.hca import Hca
 from emu.device.state.parts.scheduler import Scheduler
 from emu.device.state.polls import polls
-from layouts.enums import CqeSyndrome, QpState, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,9 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.state.points import FaultPoint
 from emu.device.state.sub_functions import SubFunction
-from layouts.enums import EventType, Status
-from layouts.eth_enums import VhcaState
+from layouts.enums.cmd import Status
+from layouts.enums.eqe import EventType
+from layouts.enums.hca import VhcaState
 from layouts.rings.eqe import eqe_vhca_state
 
 if TYPE_CHECKING:

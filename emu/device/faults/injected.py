@@ -6,7 +6,7 @@ from emu.device.errors import CmdError
 from emu.device.faults.enum_names import number_of
 from emu.device.faults.parameters import number, one_of
 from emu.device.faults.rule import Rule
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 STATUS = one_of("status", Status)
 SYNDROME = number("syndrome", 32, "a command's syndrome")

@@ -16,7 +16,7 @@ from emu.device.faults.rule import Assignments, Rule
 from emu.device.trace.decode import event_layout
 from emu.model_words import given_text, matching
 from emu.near import near, near_names
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.fields import FieldKind, Items, Nested, Number
 from layouts.prm import Prm
 

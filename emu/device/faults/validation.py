@@ -28,7 +28,7 @@ from emu.device.rounds.sizes import RULES_PER_PORTION
 from emu.model_words import given_text, in_words, model_mistakes
 from emu.near import near
 from emu.toml_lines import Place
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.prm import Prm
 
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {

@@ -18,7 +18,7 @@ from emu.device.function.doorbells import PAGE, Doorbells, is_doorbell
 from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.ports import Buffer
 from emu.device.state.points import FaultPoint, FaultPoints
-from layouts.enums import HealthSyndrome, NicInterface
+from layouts.enums.hca import HealthSyndrome, NicInterface
 from layouts.function.iseg import init_seg
 
 if TYPE_CHECKING:

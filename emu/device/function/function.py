@@ -13,7 +13,7 @@ from emu.device.rounds.budget import CLIENT_BUDGET, POLL_BUDGET
 from emu.device.state.hca import MSIX_VECTORS
 from emu.device.state.points import FaultPoint
 from emu.device.state.polls import POLLS
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 MMIO_READ_POINT: Final[FaultPoint[[int, bytes], bytes]] = FaultPoint("mmio.read")
 MMIO_WRITE_POINT: Final[FaultPoint[[int, Buffer], bool]] = FaultPoint("mmio.write")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from emu.device.cmdif.interface import CommandTracer
 from emu.device.state.observers import ObserverErrors
 from emu.device.state.tracer import DeviceTracer
-from layouts.enums import Status, op_name
+from layouts.enums.cmd import Status, op_name
 
 if TYPE_CHECKING:
     from emu.device.cmdif.mailbox import DeliveryError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from emu.device.ports import Buffer
     from emu.device.state.hca import Hca
     from layouts.cmd import cmd_layout
-    from layouts.enums import EventType
+    from layouts.enums.eqe import EventType
 
 
 class Tracer(DeviceTracer, CommandTracer, Protocol):

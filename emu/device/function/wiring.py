@@ -16,7 +16,7 @@ from emu.device.port.eth.no_wire import NoWire
 from emu.device.port.eth.wire import EthWire
 from emu.device.port.ib.wire import IbWire
 from emu.device.state.hca import Hca
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 if TYPE_CHECKING:
     from emu.device.models import Model

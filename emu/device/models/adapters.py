@@ -12,7 +12,7 @@ from emu.device.models.ethernet import with_port_rate
 from emu.device.models.model import GROUP_FIELDS, IbSpeed, Model, group
 from emu.device.models.software_steering import can_own_tables, with_software_steering
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from emu.device.models.ethernet import TABLES
 from emu.device.models.model import Capabilities, Model, group
 from emu.device.models.software_steering import can_own_tables, with_fdb_of_port
 from emu.device.models.switching import can_switch, with_switch
-from layouts.enums import GeneralObject, PortType
+from layouts.enums.caps import PortType
+from layouts.enums.general_object import GeneralObject
 
 MAX_PORTS = 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emu.device.models.model import BAR0_BYTES, Capabilities, group
 from emu.device.objects.memory.memic import MEMIC_BYTES, MemicOperation
-from layouts.enums import GeneralObject
+from layouts.enums.general_object import GeneralObject
 
 ATOMIC_CMP_SWAP, ATOMIC_FETCH_ADD = 1 << 0, 1 << 1
 ATOMIC_EXTENDED_CMP_SWAP, ATOMIC_EXTENDED_FETCH_ADD = 1 << 2, 1 << 3

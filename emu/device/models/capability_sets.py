@@ -9,8 +9,7 @@ from emu.device.models import capabilities as base
 from emu.device.models import ethernet as eth
 from emu.device.models import ipoib
 from emu.device.models.conditions import Generation, Part
-from layouts.enums import CapType, PortType
-from layouts.eth_enums import InlineModeCap
+from layouts.enums.caps import CapType, InlineModeCap, PortType
 
 _IB, _ETH = PortType.IB, PortType.ETH
 _CX4, _CX5, _CX6, _CX6DX, _CX7 = Generation

@@ -10,7 +10,7 @@ from enum import IntEnum
 from types import MappingProxyType
 
 from emu.device.models.model import Capabilities
-from layouts.enums import CapType, PortType
+from layouts.enums.caps import CapType, PortType
 
 
 class Generation(IntEnum):

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from emu.device.models.model import Capabilities, Model, group
-from layouts.enums import GeneralObject
+from layouts.enums.general_object import GeneralObject
 
 
 class KeyImport(IntEnum):

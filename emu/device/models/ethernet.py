@@ -9,8 +9,9 @@ from typing import Final
 
 from emu.device.models.capabilities import BASE_GENERAL
 from emu.device.models.model import Capabilities, Model, group
-from layouts.enums import GeneralObject
-from layouts.eth_enums import FlexProtocol, RoceVersion, UctxCap
+from layouts.enums.caps import FlexProtocol, UctxCap
+from layouts.enums.general_object import GeneralObject
+from layouts.enums.roce import RoceVersion
 
 ETHERNET_GENERAL: Capabilities = group(
     BASE_GENERAL,

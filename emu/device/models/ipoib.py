@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from emu.device.models.ethernet import TABLES
 from emu.device.models.model import Capabilities, group
-from layouts.eth_enums import UctxCap
+from layouts.enums.caps import UctxCap
 
 IPOIB_GENERAL: Capabilities = group(
     ipoib_basic_offloads=1,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.pci import PciIdentity
-from layouts.enums import CapType, PortType
+from layouts.enums.caps import CapType, PortType
 
 BAR0_BYTES = 32 << 20
 

@@ -18,7 +18,7 @@ from emu.device.objects.memory.sw_icm import (
     LOG_BLOCK,
     STEERING,
 )
-from layouts.enums import GeneralObject
+from layouts.enums.general_object import GeneralObject
 
 _UPLINK = 0xFFFF
 """The vPort of the cable (emu.device.port.eth.headers)."""

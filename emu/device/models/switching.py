@@ -13,8 +13,9 @@ from emu.device.objects.eth.flex_parsers import GENEVE_OPTION, MPLS_OVER_UDP
 from emu.device.objects.eth.flow_meter import LOG_MAX_IN_RANGE
 from emu.device.objects.eth.geneve_option import MAX_OPTIONS, MAX_WORDS
 from emu.device.objects.eth.packet_reformat import MAX_MOVED
-from layouts.enums import GeneralObject, PortType
-from layouts.eth_enums import FdbToVport, FlexProtocol, InlineModeCap
+from layouts.enums.caps import FlexProtocol, InlineModeCap, PortType
+from layouts.enums.general_object import GeneralObject
+from layouts.enums.vport import FdbToVport
 
 SWITCH_GENERAL: Capabilities = group(
     eswitch_manager=1,

@@ -14,7 +14,7 @@ from emu.device.models.adapters import LINKS
 from emu.device.models.model import Model
 from emu.device.models.switching import with_switch
 from emu.device.objects.memory.memic import MEMIC_BYTES
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 MAX_VFS: Final = 31
 """Maximum number of virtual functions of a physical function."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from emu.device.errors import CmdError
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 SUB_FUNCTIONS: Final = "sub-functions"
 """The account of memory that a function's sub-functions use."""

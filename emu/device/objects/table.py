@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from emu.device.errors import CmdError
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import CommandIssuer, Object
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 T = TypeVar("T", bound=Object)
 

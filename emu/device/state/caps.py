@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from emu.device.errors import BadParamError
 from emu.device.objects.uar_pages import UarPages
-from layouts.enums import CapMode, CapType, QpType
-from layouts.eth_enums import FlowTableType
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.qp import QpType
 from layouts.function import caps as layout
 from layouts.function import crypto as crypto_layout
 from layouts.function import esw_caps, eth_caps

@@ -16,7 +16,7 @@ from emu.device.objects.eth.flow.table import FlowTable
 from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.eth.parser import Parser
 from emu.device.objects.ledger import Ledger
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
 
 
 class EswVport:

@@ -9,7 +9,7 @@ from emu.device.objects.memory.ring_page import RingPages
 from emu.device.objects.queues.eq import Eq, VectorModeration
 from emu.device.ports import Clock, Interrupts
 from emu.device.state.probes import Probes
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 
 
 class Events:

@@ -51,7 +51,8 @@ from emu.device.state.sub_functions import SubFunction, SubFunctions
 from emu.device.state.tables import ObjectTables
 from emu.device.state.timer import FreeRunningTimer
 from emu.device.state.view_cache import ViewCache
-from layouts.enums import PortType, Status
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Status
 
 if TYPE_CHECKING:
     from emu.device.models import Model

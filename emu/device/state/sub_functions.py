@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Generic
 
 from emu.device.ports import NodeT
-from layouts.eth_enums import VhcaState
+from layouts.enums.hca import VhcaState
 
 _THERE: Final = (VhcaState.ACTIVE, VhcaState.IN_USE, VhcaState.TEARDOWN_REQUEST)
 

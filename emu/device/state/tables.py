@@ -46,8 +46,9 @@ from emu.device.objects.uar_pages import UarPages
 from emu.device.port.eth.tunnel import MPLS_PORT
 from emu.device.state.caps import Caps
 from emu.device.state.eswitch import Eswitch
-from layouts.enums import GeneralObject
-from layouts.eth_enums import FlexProtocol, FlowTableType
+from layouts.enums.caps import FlexProtocol
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.general_object import GeneralObject
 
 if TYPE_CHECKING:
     from emu.device.models import Model

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.objects.table import Table
     from emu.device.ports import Buffer
-    from layouts.enums import EventType
+    from layouts.enums.eqe import EventType
 
 
 class DeviceTracer(Protocol):

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from emu.device.ports import Buffer
 from emu.device.trace.event import MAX_ITEMS
-from layouts.enums import CqeFormat, CqeOpcode, CqeSyndrome, EventType
-from layouts.eth_enums import CqeChecked
+from layouts.enums.cqe import CqeChecked, CqeFormat, CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
 from layouts.fields import ArrayView
 from layouts.prm import Field, Prm
 from layouts.rings import eqe

@@ -14,7 +14,9 @@ from emu.device.rounds.costs import STEPS_PER_EVENT
 from emu.device.trace import decode, mmio, work
 from emu.device.trace.event import UNDECODED, TraceEvent, TracePoint
 from emu.device.trace.text import TextForm
-from layouts.enums import EventType, PageFaultSubtype, PortChange, QpType, Status, op_name
+from layouts.enums.cmd import Status, op_name
+from layouts.enums.eqe import EventType, PageFaultSubtype, PortChange
+from layouts.enums.qp import QpType
 
 if TYPE_CHECKING:
     from emu.device.cmdif.mailbox import DeliveryError

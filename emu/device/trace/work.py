@@ -12,7 +12,9 @@ from enum import IntFlag
 from typing import TYPE_CHECKING, Any
 
 from emu.device.trace import decode
-from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
+from layouts.enums.mkey import AccessMode, MkeyMask
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode, UmrFlag
 from layouts.memory.mkey import mkc
 from layouts.prm import Prm
 from layouts.rings import wqe as rings

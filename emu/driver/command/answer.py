@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 
 class DriverError(AssertionError):

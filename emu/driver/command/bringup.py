@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Self
 from emu.driver.command.answer import expect
 from emu.driver.command.events import EventQueues
 from emu.driver.command.words import pack64
-from layouts.enums import BootPages, CapMode, CapType, Op, PageOp, RegId, Status
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.hca import BootPages, PageOp
+from layouts.enums.regs import RegId
 from layouts.function import caps
 
 if TYPE_CHECKING:

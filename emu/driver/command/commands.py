@@ -14,7 +14,8 @@ from emu.driver.command.answer import Answer, DriverCommandError, expect
 from emu.driver.command.bar import Bar
 from emu.driver.world.memory import Memory
 from layouts import cmd
-from layouts.enums import Op, RegId, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.regs import RegId
 from layouts.prm import Prm
 from layouts.regs import reg
 

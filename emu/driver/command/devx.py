@@ -12,7 +12,7 @@ from typing import Any
 from emu.driver.command.answer import Answer, DriverCommandError
 from emu.driver.command.driver import Driver, Fields
 from emu.driver.command.words import pack64, unpack64
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 
 PAGE = 4096
 READ, WRITE = 1, 2

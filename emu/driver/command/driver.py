@@ -11,7 +11,7 @@ from typing import Any
 
 from emu.driver.command.bringup import BringUp
 from emu.driver.command.words import pack64
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 
 Fields = dict[str, Any]
 """Fields of a command's input by name, the arguments of :meth:`Commands.command`."""

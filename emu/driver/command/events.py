@@ -11,7 +11,8 @@ from emu.driver.command.bar import Bar
 from emu.driver.command.commands import Commands
 from emu.driver.command.words import pack64, unpack64
 from emu.driver.world.memory import Memory
-from layouts.enums import EventType, Op
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import EventType
 from layouts.rings.eqe import EQE_BYTES, eqe, eqe_cmd
 
 _ARM, _UPDATE = 0x40, 0x48

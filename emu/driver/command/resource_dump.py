@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from emu.driver.command.answer import expect
 from emu.driver.command.commands import Commands
-from layouts.enums import RegId, Status
+from layouts.enums.cmd import Status
+from layouts.enums.regs import RegId
 from layouts.regs import reg as access
 from layouts.regs import resource_dump as layout
 from layouts.regs.resource_dump import SegmentType

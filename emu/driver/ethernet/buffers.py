@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.region import Region
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 from layouts.rings.cqe import cqe64
 
 

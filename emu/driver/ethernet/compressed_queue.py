@@ -12,7 +12,8 @@ from typing import Any
 from emu.driver.verbs.completions import CompletionQueue, Found, completion_of
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import PAGE
-from layouts.enums import CompressionLayout, CqeFormat, CqeOpcode, MiniCqeFormat
+from layouts.enums.cq import CompressionLayout
+from layouts.enums.cqe import CqeFormat, CqeOpcode, MiniCqeFormat
 from layouts.rings.cqe import OP_OWN, cqe64
 from layouts.rings.mini_cqe import (
     MINI_BYTES,

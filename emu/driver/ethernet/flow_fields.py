@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from emu.driver.command.driver import Fields
-from layouts.eth_enums import FlowAction, FlowDestination, FlowSource, ModifyAction, TableMissAction
+from layouts.enums.flow_table import TableMissAction
+from layouts.enums.fte import FlowAction, FlowDestination, FlowSource
+from layouts.enums.modify_header import ModifyAction
 from layouts.steering.flow_match import fte_match_param
 from layouts.steering.fte import dest_format_struct, extended_dest_format, flow_counter_list
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in

@@ -13,8 +13,9 @@ from emu.driver.ethernet.flow_fields import (
     miss_fields,
     table_fields,
 )
-from layouts.enums import Op
-from layouts.eth_enums import FlowTableType, SetFte
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import SetFte
 from layouts.function.vport import traffic_counter
 from layouts.steering.fte import flow_context
 

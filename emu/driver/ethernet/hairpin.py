@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from emu.driver.command.driver import Driver
-from layouts.enums import Op
-from layouts.eth_enums import RqState, SqState
+from layouts.enums.cmd import Op
+from layouts.enums.wq import RqState, SqState
 
 LOG_DATA_BYTES, LOG_PACKETS = 16, 10
 """Sizes that Linux 6.1 requests."""

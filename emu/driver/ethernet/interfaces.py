@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from emu.driver.command.answer import expect
 from emu.driver.command.driver import Driver, Fields
 from emu.driver.ethernet.rings import rq_fields
-from layouts.enums import Op, RegId, Status
-from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
+from layouts.enums.cmd import Op, Status
+from layouts.enums.regs import RegId
+from layouts.enums.tir import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
 from layouts.objects.rqt import rq_num, rqtc
 from layouts.regs import reg
 

@@ -10,8 +10,8 @@ from emu.driver.ethernet.rings import rq_fields
 from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import END_OF_LIST, Sge
-from layouts.enums import Op
-from layouts.eth_enums import RqState, WqType
+from layouts.enums.cmd import Op
+from layouts.enums.wq import RqState, WqType
 from layouts.rings.eth_wqe import START_PADDING
 from layouts.rings.wqe import DATA, NEXT
 

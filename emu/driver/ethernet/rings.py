@@ -8,7 +8,7 @@ from emu.driver.command.driver import Driver, Fields
 from emu.driver.command.words import pack64
 from emu.driver.verbs.segments import PAGE
 from emu.driver.world.memory import Memory
-from layouts.eth_enums import WqType
+from layouts.enums.wq import WqType
 from layouts.rings.wqe import WQEBB
 
 

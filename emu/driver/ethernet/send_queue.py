@@ -9,8 +9,9 @@ from emu.driver.ethernet.rings import sq_fields
 from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import SIGNALED, Sge, inline
-from layouts.enums import Op, Opcode
-from layouts.eth_enums import SqState
+from layouts.enums.cmd import Op
+from layouts.enums.wq import SqState
+from layouts.enums.wqe import Opcode
 from layouts.rings.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN
 from layouts.rings.wqe import CTRL, DATA, DS, WQEBB
 

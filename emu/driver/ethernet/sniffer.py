@@ -8,7 +8,7 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.node import Node
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
 
 BUFFER_BYTES = 4096
 RX, TX = FlowTableType.SNIFFER_RX, FlowTableType.SNIFFER_TX

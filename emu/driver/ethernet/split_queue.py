@@ -10,8 +10,8 @@ from typing import Any
 
 from emu.driver.ethernet.striding_queue import FILLER, StridingQueue
 from emu.driver.verbs.node import Node
-from layouts.enums import CqeOpcode
-from layouts.eth_enums import ShampoAlignment, ShampoMatch
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.wq import ShampoAlignment, ShampoMatch
 from layouts.rings.cqe import cqe64
 from layouts.rings.eth_cqe import SHAMPO_AT, SHAMPO_FLUSH, SHAMPO_MATCH, cqe_shampo
 

@@ -12,8 +12,10 @@ from zlib import crc32
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, STEERING, Area
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.segments import PAGE
-from layouts.enums import AccessMode, GeneralObject, Op
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.general_object import GeneralObject
+from layouts.enums.mkey import AccessMode
 from layouts.memory.sw_icm import sw_icm
 from layouts.steering.ste import ste_mask_and_match_v1, ste_match_bwc_v1
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.node import Node
-from layouts.enums import CqeOpcode
-from layouts.eth_enums import RqState, WqType
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.wq import RqState, WqType
 from layouts.rings.cqe import cqe64
 from layouts.rings.wqe import DATA, NEXT
 

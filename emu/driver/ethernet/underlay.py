@@ -12,7 +12,9 @@ from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue, eth_segment
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.segments import Sge, data_segments
-from layouts.enums import Op, Opcode, QpType, UlpStatelessOffloadMode
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType, UlpStatelessOffloadMode
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import av
 
 QKEY = 0xB1B

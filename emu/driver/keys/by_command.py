@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from emu.driver.keys.umr import ANY_QPN
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import Sge
-from layouts.enums import AccessMode, Op
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
 from layouts.rings.wqe import KLM
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from emu.driver.command.driver import Driver
 from emu.driver.keys.signatures import SELECTORS, Domain, SignatureKey
 from emu.driver.verbs.endpoint import Endpoint
-from layouts.enums import GeneralObject, Op
+from layouts.enums.cmd import Op
+from layouts.enums.general_object import GeneralObject
 from layouts.function.crypto import crypto_login_obj, encryption_key_obj
 from layouts.rings.wqe import crypto_bsf
 

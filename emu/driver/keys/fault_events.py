@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.driver.command.answer import expect
-from layouts.enums import EventType, PageFaultSubtype
+from layouts.enums.eqe import EventType, PageFaultSubtype
 from layouts.rings.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import Any
 
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.umr import MUST_NOT_BE_FREE, OFFSET, umr
-from layouts.enums import AccessMode, Op
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
 from layouts.rings.wqe import KLM
 
 

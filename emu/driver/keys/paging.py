@@ -12,7 +12,9 @@ from emu.driver.keys.umr import MUST_NOT_BE_FREE, OFFSET, umr
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.outcomes import good
 from emu.driver.verbs.region import Region
-from layouts.enums import CqeOpcode, EventType, Op, PageFaultSubtype, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.eqe import EventType, PageFaultSubtype
 from layouts.function.odp import mem_page_fault_info, trans_page_fault_info
 
 READ, WRITE, BOTH = 1, 2, 3

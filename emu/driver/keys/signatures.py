@@ -11,7 +11,9 @@ from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.outcomes import good
 from emu.driver.verbs.queue_pair import QueuePair
 from emu.driver.verbs.segments import Sge
-from layouts.enums import AccessMode, Op, Opcode
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import KLM, SET_PSV, bsf
 
 EN_SIGERR, BSF_EN = 1 << 9, 1 << 12

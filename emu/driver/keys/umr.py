@@ -10,7 +10,9 @@ from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.region import Region
 from emu.driver.verbs.requests import WorkRequests
 from emu.driver.verbs.segments import Sge
-from layouts.enums import AccessMode, Op, Opcode
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wqe import Opcode
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, KLM, wqe_umr_ctrl_seg
 

@@ -21,8 +21,8 @@ from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
 from firmware_cmds import TABLE
-from layouts.enums import Op
-from layouts.eth_enums import RoceL3Type, RoceVersion
+from layouts.enums.cmd import Op
+from layouts.enums.roce import RoceL3Type, RoceVersion
 
 MODEL = MODELS["connectx6dx"]
 PORT_MTU = 9000

@@ -22,7 +22,7 @@ from emu.server.net.fabric import protocol
 from emu.server.net.ib.sockets import SocketFabric
 from emu.server.vfio.loop import Loop
 from firmware_cmds import TABLE
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.rings.eqe import eqe_port_state
 
 MODEL = MODELS["connectx6"]

@@ -12,7 +12,9 @@ from emu.driver.verbs.outcomes import all_good, first_error
 from emu.driver.verbs.segments import Remote, Sge
 from emu.driver.verbs.shared_queue import SharedQueue
 from emu.driver.world.clock import HandClock
-from layouts.enums import CqeOpcode, Op, QpType, RqType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.qp import QpType, RqType
 
 GRH_BYTES = 40
 QKEY = 0x1234

@@ -9,7 +9,9 @@ from emu.driver.command.answer import Answer, expect
 from emu.driver.command.words import pack64, unpack64
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import PAGE
-from layouts.enums import CqeOpcode, EventType, Op
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.eqe import EventType
 from layouts.rings.cqe import SCATTER_32, SCATTER_32_BYTES, SCATTER_64, cqe64, err_cqe, sig_err_cqe
 from layouts.rings.eqe import eqe_comp
 

@@ -9,7 +9,8 @@ from emu.driver.command.driver import NUMBERS
 from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.queue_pair import QueuePair
-from layouts.enums import Op, QpType, RqType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType, RqType
 from layouts.rings.wqe import av
 
 if TYPE_CHECKING:

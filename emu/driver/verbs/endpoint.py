@@ -7,7 +7,7 @@ from typing import Any
 
 from emu.device.function.function import Function
 from emu.driver.command.driver import Driver
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.rings.eqe import eqe_cq_err, eqe_qp_srq
 
 ASYNC_EVENTS = (

@@ -9,7 +9,8 @@ from emu.device.port.ib.port import SM_LID
 from emu.driver.command.answer import DriverError, expect
 from emu.driver.verbs.completions import Completion
 from emu.driver.verbs.node import Node
-from layouts.enums import CqeOpcode, QpType
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.qp import QpType
 from layouts.prm import Prm
 from layouts.wire import sa
 from layouts.wire.components import components

@@ -9,7 +9,7 @@ from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.queue_pair import QueuePair
 from emu.driver.verbs.region import Region
 from emu.driver.verbs.shared_queue import SharedQueue
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 
 
 class Node(Endpoint):

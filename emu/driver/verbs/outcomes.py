@@ -5,7 +5,7 @@ from __future__ import annotations
 from emu.driver.command.answer import expect
 from emu.driver.verbs.completions import ERRORS, CompletionQueue, Found
 from emu.driver.verbs.queue_pair import QueuePair
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 
 
 def all_good(cq: CompletionQueue) -> list[Found]:

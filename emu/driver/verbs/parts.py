@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.driver.command.driver import Driver, Fields
-from layouts.enums import Op, QpState
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpState
 
 if TYPE_CHECKING:
     from layouts.objects.qp import qpc

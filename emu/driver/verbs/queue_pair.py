@@ -10,7 +10,8 @@ from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.requests import WorkRequests
 from emu.driver.verbs.shared_queue import SharedQueue
-from layouts.enums import Op, QpState, QpType, RqType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpState, QpType, RqType
 
 
 class QueuePair(WorkRequests):

@@ -8,7 +8,8 @@ from typing import Any
 from emu.driver.command.words import pack64
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import PAGE, Sge
-from layouts.enums import AccessMode, Op
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
 
 RIGHTS = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
 READ_ONLY = {"rw": 0, "a": 0}

@@ -15,7 +15,7 @@ from emu.driver.verbs.segments import (
     data_segments,
     xrc_segments,
 )
-from layouts.enums import Opcode
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import (
     ATOMIC,
     CTRL,

@@ -10,7 +10,7 @@ from emu.driver.command.words import unpack64
 from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.segments import END_OF_LIST, PAGE, Sge
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.rings.wqe import DATA, DS, NEXT
 
 ARM_XRQ = 2

@@ -12,7 +12,9 @@ from emu.driver.verbs.endpoint import Endpoint
 from emu.driver.verbs.queue_pair import QueuePair
 from emu.driver.verbs.segments import END_OF_LIST, Sge, inline
 from emu.driver.verbs.shared_queue import SharedQueue
-from layouts.enums import CqeOpcode, Op, Opcode
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.wqe import Opcode
 from layouts.objects.xrq import OFFLOAD_RNDV, TOPOLOGY_TAG_MATCHING
 from layouts.rings.cqe import cqe64
 from layouts.rings.tag_matching import (

@@ -94,7 +94,7 @@ def _nets(texts: Sequence[str]) -> None:
 def check_uplinks_used(nets: Sequence[str], devices: tuple[str, ...]) -> None:
     """Raise OptionError if ``nets`` has uplinks and all devices' ports are InfiniBand."""
     from emu.server.service.devicespec import parse_all
-    from layouts.enums import PortType
+    from layouts.enums.caps import PortType
 
     ports = {spec.model.port_type for spec in parse_all(devices, fabric=True)}
     if nets and ports == {PortType.IB}:

@@ -13,7 +13,9 @@ from typing import Any
 from emu.device.cmdif.registry import Command
 from emu.device.faults.enum_names import name_of
 from emu.device.trace.decode import event_layout
-from layouts.enums import CqeOpcode, EventType, RegId
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.eqe import EventType
+from layouts.enums.regs import RegId
 from layouts.fields import Nested, Number
 from layouts.function.iseg import init_seg
 from layouts.prm import Prm

@@ -12,7 +12,9 @@ from emu.instruments.fuzz.grammar import SEGMENT, FaultTarget, Leaf, key_of
 from emu.instruments.fuzz.seen import Culprits, Seen
 from emu.instruments.fuzz.values import Dictionary, choose
 from emu.instruments.fuzz.workloads import WORKLOADS
-from layouts.enums import CqeSyndrome, EventType, Status
+from layouts.enums.cmd import Status
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import EventType
 
 Table = dict[str, Any]
 

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from random import Random
 
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType, RegId, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.regs import RegId
 
 _ENUMERATIONS: Mapping[str, type[IntEnum]] = {
     "status": Status,

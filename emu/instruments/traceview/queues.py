@@ -12,7 +12,7 @@ from typing import Any
 
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.text import number as written
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 
 MAX_QUEUES = 0xFFFF - 1
 """Exceeds the queues of any run; further queues of a file are left out."""

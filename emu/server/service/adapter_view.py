@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from emu.server.service.endpoints import vf_name
-from layouts.eth_enums import VhcaState
+from layouts.enums.hca import VhcaState
 
 if TYPE_CHECKING:
     from emu.device.function.function import Function

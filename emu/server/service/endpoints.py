@@ -12,7 +12,7 @@ from pathlib import Path
 
 from emu.server.service.devicespec import DeviceSpec, DeviceSpecError
 from emu.server.vfio.kinds import DEFAULT_KIND
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from emu.server.vfio.kinds import DEFAULT_KIND
 from emu.server.vfio.loop import Loop
 from emu.server.vfio.vfio_user import VfioUserServer
 from firmware_cmds import TABLE
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 log = logging.getLogger(__name__)
 

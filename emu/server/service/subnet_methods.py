@@ -9,7 +9,7 @@ from typing import Any
 from emu.server.control.server import ControlRequestError, Streamed
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.nodes import Cables, NoCableError, SimNode
-from layouts.enums import PortState
+from layouts.enums.vport import PortState
 
 
 def show(subnet: SubnetFabric) -> Streamed:

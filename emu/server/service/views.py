@@ -20,8 +20,9 @@ from emu.device.state.hca import Hca
 from emu.device.state.observers import UNREADABLE, ObserverErrors
 from emu.near import near
 from emu.server.service.adapter_view import adapter
-from layouts.enums import AccessMode, PortType
-from layouts.eth_enums import RoceVersion
+from layouts.enums.caps import PortType
+from layouts.enums.mkey import AccessMode
+from layouts.enums.roce import RoceVersion
 
 MAX_ENTRIES: Final = 4096
 """Maximum number of examined entries of a key list; most of them may be empty."""

@@ -10,7 +10,8 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import GROUPS_PER_PORTION
 from emu.device.state.tables import MULTICAST
-from layouts.enums import Op, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.qp import QpType
 from layouts.objects import qp as layout
 
 if TYPE_CHECKING:

@@ -24,8 +24,9 @@ from firmware_cmds.objects.qp.multicast import leave_all_groups
 from firmware_cmds.objects.qp.supported import check_streams, check_tag_matching, check_type
 from firmware_cmds.objects.umem import buffer_in, record_in
 from firmware_cmds.objects.wq import real_time, response_scatter, user_index
-from layouts.enums import Op, QpState, QpType, RqType, Status, UlpStatelessOffloadMode
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.qp import QpState, QpType, RqType, UlpStatelessOffloadMode
 from layouts.objects import qp as layout
 from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES, SCATTER_64_BYTES
 from layouts.rings.wqe import WQEBB

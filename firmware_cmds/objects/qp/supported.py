@@ -8,7 +8,8 @@ from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.object import DRIVER_UID
 from firmware_cmds.objects.wq import check_end_padding
 from firmware_cmds.options import first_set
-from layouts.enums import QpType, RqType, Status, UlpStatelessOffloadMode
+from layouts.enums.cmd import Status
+from layouts.enums.qp import QpType, RqType, UlpStatelessOffloadMode
 from layouts.objects import qp as layout
 from layouts.objects.xrq import OFFLOAD_RNDV
 

@@ -14,7 +14,8 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.state.hca import HcaState
 from firmware_cmds.objects.counter import counter_set
 from firmware_cmds.objects.scheduling import queue_group
-from layouts.enums import Op, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.qp import QpType
 from layouts.objects import qp as layout
 from layouts.prm import Prm
 

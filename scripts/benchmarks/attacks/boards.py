@@ -21,8 +21,9 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.verbs.node import Node
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import Op, PortType
-from layouts.eth_enums import FlowTableType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
 
 GUID = 0x100
 VPORTS = 15

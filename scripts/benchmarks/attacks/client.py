@@ -41,7 +41,8 @@ from emu.server.vfio.protocol import (
     VfioCommand,
 )
 from firmware_cmds import TABLE
-from layouts.enums import Op, PortType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
 
 ROUNDS = 200
 KEYS = 20_000

@@ -20,7 +20,10 @@ from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.verbs.dynamic import Initiator, Target
 from firmware_cmds.objects.scheduling import E_SWITCH
 from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
-from layouts.enums import Op, PortType, QpType, TeardownProfile
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.hca import TeardownProfile
+from layouts.enums.qp import QpType
 
 WAITING = 9000
 RESPONDERS = 10_000

@@ -14,8 +14,10 @@ from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, STEERING,
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import UDP, EthPacket
 from emu.driver.ethernet.steering_entries import Icm, SoftwareTables, entry
-from layouts.enums import GeneralObject, Op, PortType
-from layouts.eth_enums import FlowTableType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.general_object import GeneralObject
 
 FLOWS = 2000
 REQUESTS = 512

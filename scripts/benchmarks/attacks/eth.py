@@ -19,7 +19,8 @@ from emu.driver.world.clock import HandClock
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import Opcode, PortType
+from layouts.enums.caps import PortType
+from layouts.enums.wqe import Opcode
 
 QUEUES = 64
 """Number of queues: the maximum of one flow table entry (log_max_destination)."""

@@ -14,8 +14,8 @@ from attacks.watch import Watch, pattern
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import OUTER, entry_fields, match, to_table
 from emu.driver.ethernet.flows import Flows
-from layouts.enums import Op
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
 
 TABLES = 16
 """Number of tables in the circle."""

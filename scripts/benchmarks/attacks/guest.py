@@ -27,7 +27,10 @@ from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.cmd import CMD_TYPE_PCIE, cmd_layout
-from layouts.enums import AccessMode, Op, Opcode, PageOp, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.hca import PageOp
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wqe import Opcode
 
 MIB = 1 << 20
 MILLION = 1 << 20

@@ -18,7 +18,9 @@ from emu.driver.keys.umr import ANY_QPN, FAST_REG_MASK, OFFSET, PAGE_SIZE, umr
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.queue_pair import QueuePair
-from layouts.enums import AccessMode, Op, Opcode
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 GIB = 1 << 30

@@ -35,8 +35,11 @@ from emu.server.net.ib.local import LocalFabric
 from emu.server.net.link.direction import LinkDirection
 from emu.server.service.pcap import Capture, PcapOptions
 from firmware_cmds.regs.dump_sources import SOURCES
-from layouts.enums import Op, PortType, QpType, RegId
-from layouts.eth_enums import ModifyField
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.qp import QpType
+from layouts.enums.regs import RegId
 from layouts.regs.resource_dump import resource_dump
 
 MODEL_ETH = LINKS["connectx6"][PortType.ETH]

@@ -17,7 +17,7 @@ from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.verbs.node import Node
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 PERIOD_US = 1000
 STREAMS = 63

@@ -22,8 +22,8 @@ from emu.driver.keys.umr import OFFSET, PAGE_SIZE, FastRegKey
 from emu.driver.verbs.completions import ERRORS
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.segments import Sge
-from layouts.enums import Opcode
-from layouts.eth_enums import WqType
+from layouts.enums.wq import WqType
+from layouts.enums.wqe import Opcode
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, NEXT, wqe_umr_ctrl_seg
 

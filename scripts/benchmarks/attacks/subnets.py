@@ -14,7 +14,7 @@ from emu.server.net.ib.sa.administrator import SubnetAdministrator
 from emu.server.net.ib.sa.group import GroupMember
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.topology import parse
-from layouts.enums import PortState
+from layouts.enums.vport import PortState
 from layouts.wire.bth import MULTICAST_LID
 
 WAYS = 4096

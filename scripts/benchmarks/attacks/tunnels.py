@@ -11,8 +11,10 @@ from emu.device.models import LINKS
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.driver.ethernet.flow_fields import reformat_fields, to_vport, with_reformat
 from emu.driver.ethernet.flows import Flows
-from layouts.enums import Op, PortType
-from layouts.eth_enums import FlowTableType, ReformatType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.packet_reformat import ReformatType
 
 UPLINK = 0xFFFF
 LARGE_BYTES = 60000

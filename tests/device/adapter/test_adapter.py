@@ -14,8 +14,10 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import Op, PortChange, RegId
-from layouts.eth_enums import PortStatus, VportAdminState
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import PortChange
+from layouts.enums.regs import PortStatus, RegId
+from layouts.enums.vport import VportAdminState
 from layouts.function.caps import cmd_hca_cap
 from layouts.regs import reg
 

@@ -13,7 +13,9 @@ from emu.device.port.eth.no_wire import NoWire
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.world.cable import arrive, set_link
-from layouts.enums import EventType, Op, PortType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import EventType
 from layouts.function.caps import cmd_hca_cap
 
 

@@ -34,16 +34,14 @@ from emu.driver.nodes.roce import ipv4, set_address
 from emu.driver.world.cable import arrive, set_link
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import EventType, Op, PortChange, PortType, Status
-from layouts.eth_enums import (
-    FlowAction,
-    FlowSource,
-    FlowTableType,
-    ModifyField,
-    RoceL3Type,
-    RoceVersion,
-    VportAdminState,
-)
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType, PortChange
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction, FlowSource
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.roce import RoceL3Type, RoceVersion
+from layouts.enums.vport import VportAdminState
 
 MANAGER, VPORT, UPLINK = 0, 5, 0xFFFF
 INITIALIZING = 0x1FC

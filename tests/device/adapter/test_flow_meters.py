@@ -21,8 +21,11 @@ from emu.device.rounds.costs import STEPS_PER_ASO
 from emu.driver.ethernet.flow_fields import entry_fields, match_misc, to_table, to_vport
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.send_queue import SendQueue
-from layouts.enums import CqeSyndrome, Op, Status
-from layouts.eth_enums import FlowAction, FlowTableType, MeterColor, MeterMode
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
+from layouts.enums.general_object import MeterColor, MeterMode
 from layouts.objects.flow_meter import flow_meter_aso_obj, flow_meter_parameters
 from layouts.rings.aso_wqe import READ_EN
 

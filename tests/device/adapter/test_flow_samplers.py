@@ -8,8 +8,10 @@ from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import entry_fields, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
-from layouts.enums import GeneralObject, Op, Status
-from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction, FlowDestination
+from layouts.enums.general_object import GeneralObject
 from layouts.steering.fte import dest_format_struct
 from layouts.steering.sampler import sampler_obj
 

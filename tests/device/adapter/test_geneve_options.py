@@ -8,7 +8,8 @@ from helpers.device.switches import UPLINK, Switch
 
 from emu.driver.ethernet.flow_fields import to_vport
 from emu.driver.ethernet.frames import EthPacket
-from layouts.enums import GeneralObject, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.general_object import GeneralObject
 from layouts.steering.flow_match import fte_match_param
 from layouts.steering.geneve_option import geneve_tlv_option
 

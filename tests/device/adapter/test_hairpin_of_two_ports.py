@@ -14,8 +14,8 @@ from emu.driver.ethernet.hairpin import HairpinPair, sender_of
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.world.cable import arrive
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import Op, Status
-from layouts.eth_enums import SqState
+from layouts.enums.cmd import Op, Status
+from layouts.enums.wq import SqState
 
 FRAME = EthPacket(payload=bytes(range(200))).frame()
 

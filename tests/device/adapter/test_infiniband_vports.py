@@ -15,15 +15,9 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import (
-    HcaVportField,
-    Op,
-    PhysState,
-    PortChange,
-    PortState,
-    Status,
-    VportPolicy,
-)
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import PortChange
+from layouts.enums.vport import HcaVportField, PhysState, PortState, VportPolicy
 
 VF = 2
 OTHER = {"other_vport": 1, "vport_number": VF, "port_num": 1}

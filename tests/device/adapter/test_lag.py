@@ -6,8 +6,9 @@ from helpers.device.boards import Bonded, remap
 from emu.device.models import LINKS
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
-from layouts.enums import Op, PortType, Status
-from layouts.eth_enums import FlowTableType, ModifyFlowTable
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType, ModifyFlowTable
 
 ACTIVE = 1
 NO_LAG, NOT_MINE, WRONG = Status.BAD_RES_STATE_ERR, Status.BAD_OP_ERR, Status.BAD_PARAM_ERR

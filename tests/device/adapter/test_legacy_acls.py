@@ -16,8 +16,9 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_t
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlowAction, FlowTableType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
 
 VF, UPLINK = 5, 0xFFFF
 MISC = 1 << 1

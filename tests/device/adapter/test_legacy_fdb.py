@@ -10,8 +10,8 @@ from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_rq, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import Op
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
 
 PF, ONE, TWO, UPLINK = 0, 1, 2, 0xFFFF
 OUTER, MISC = 1, 2

@@ -13,11 +13,10 @@ from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import (
-    EventType,
-    Op,
-)
-from layouts.eth_enums import FlowTableType, VportAdminState, VportStateOpMod
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import EventType
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.vport import VportAdminState, VportStateOpMod
 from layouts.rings.eqe import eqe_vport_change
 
 VF = 2

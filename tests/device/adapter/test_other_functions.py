@@ -7,8 +7,9 @@ from helpers.device.snapshot import snapshot
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.port.eth.no_wire import NoWire
 from emu.device.state.hca import HcaState
-from layouts.enums import EventType, Op, PortChange, Status
-from layouts.eth_enums import VportAdminState
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType, PortChange
+from layouts.enums.vport import VportAdminState
 from layouts.function.caps import cmd_hca_cap
 
 VPORT = 5

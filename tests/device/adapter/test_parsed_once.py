@@ -12,8 +12,8 @@ from emu.driver.ethernet.flow_fields import to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import Op
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
 
 VPORT = 3
 PACKET = EthPacket(payload=bytes(100)).frame()

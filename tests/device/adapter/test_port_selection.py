@@ -17,8 +17,11 @@ from helpers.device.snapshot import snapshot
 
 from emu.driver.ethernet.flow_fields import group_fields, table_fields, to_table, to_vport
 from emu.driver.ethernet.frames import EthPacket
-from layouts.enums import CapMode, CapType, Op, Status
-from layouts.eth_enums import FlowAction, FlowTableType, LagPortSelect, ModifyLag
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
+from layouts.enums.lag import LagPortSelect, ModifyLag
 from layouts.steering import match_definer as layout
 
 WRONG, GONE = Status.BAD_PARAM_ERR, Status.BAD_RES_ERR

@@ -16,7 +16,9 @@ from emu.server.net.ib.local import LocalFabric
 from firmware_cmds.regs.eth_regs import REGISTERS as ETHERNET
 from firmware_cmds.regs.ib_regs import REGISTERS as INFINIBAND
 from firmware_cmds.regs.reg import REGISTERS
-from layouts.enums import Op, PortType, RegId, Status
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.regs import RegId
 from layouts.function.caps import cmd_hca_cap
 
 pytestmark = pytest.mark.hostile

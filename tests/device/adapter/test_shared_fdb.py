@@ -25,8 +25,9 @@ from emu.driver.ethernet.flow_fields import (
 )
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlowAction, FlowTableType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
 
 FDB, EGRESS = FlowTableType.FDB, FlowTableType.ESW_EGRESS_ACL
 STRICT = {"strict_lag_tx_port_affinity": 1}

@@ -20,8 +20,10 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
 from emu.driver.world.cable import arrive
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import GeneralObject, Op, PortType
-from layouts.eth_enums import FlowTableType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.general_object import GeneralObject
 from layouts.steering.geneve_option import geneve_tlv_option
 from layouts.steering.sampler import sampler_obj
 

@@ -7,8 +7,8 @@ from helpers.device.sub_functions import NUMBER, Manager
 
 from emu.driver.ethernet.flows import Flows
 from emu.server.service.adapter_view import adapter
-from layouts.enums import Op
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
 
 
 def test_sub_functions_as_far_as_they_have_come(clock):

@@ -14,8 +14,11 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
-from layouts.enums import CapType, EventType, Op, Status
-from layouts.eth_enums import FlowTableType, VhcaState
+from layouts.enums.caps import CapType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.hca import VhcaState
 from layouts.function.caps import cmd_hca_cap_2
 
 

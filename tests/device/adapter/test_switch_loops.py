@@ -11,8 +11,8 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.world.cable import set_link
 from emu.server.net.eth.segments import Segments
-from layouts.enums import Op
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
 
 UPLINK = 0xFFFF
 FRAME = EthPacket(payload=b"to and fro").frame()

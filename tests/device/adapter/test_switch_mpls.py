@@ -8,8 +8,9 @@ from helpers.device.switches import UPLINK, Switch
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.flow_fields import reformat_fields, to_vport
 from emu.driver.ethernet.frames import EthPacket
-from layouts.enums import Op
-from layouts.eth_enums import FlowAction, ReformatType
+from layouts.enums.cmd import Op
+from layouts.enums.fte import FlowAction
+from layouts.enums.packet_reformat import ReformatType
 from layouts.steering.flow_match import fte_match_mpls, fte_match_param
 
 MISC_2 = 1 << 3

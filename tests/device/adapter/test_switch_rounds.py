@@ -24,15 +24,13 @@ from emu.driver.ethernet.flow_fields import (
 )
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
-from layouts.enums import GeneralObject, Op, Opcode
-from layouts.eth_enums import (
-    FlowAction,
-    FlowDestination,
-    FlowSource,
-    FlowTableType,
-    ModifyField,
-    ReformatType,
-)
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction, FlowDestination, FlowSource
+from layouts.enums.general_object import GeneralObject
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.packet_reformat import ReformatType
+from layouts.enums.wqe import Opcode
 from layouts.steering.fte import dest_format_struct
 from layouts.steering.sampler import sampler_obj
 

@@ -15,8 +15,10 @@ from emu.driver.ethernet.flow_fields import (
 )
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlowAction, FlowTableType, ModifyField
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
+from layouts.enums.modify_header import ModifyField
 
 POP, POP_2 = FlowAction.VLAN_POP, FlowAction.VLAN_POP_2
 PUSH, PUSH_2 = FlowAction.VLAN_PUSH, FlowAction.VLAN_PUSH_2

@@ -18,8 +18,10 @@ from emu.driver.ethernet.flow_fields import (
 )  # fmt: skip
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlowAction, FlowTableType, ReformatType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
+from layouts.enums.packet_reformat import ReformatType
 
 MISC = 1 << 1
 VNI = 0x4242

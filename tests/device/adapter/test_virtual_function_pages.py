@@ -10,7 +10,9 @@ from emu.device.state.hca import HcaState
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.command.words import pack64
-from layouts.enums import BootPages, EventType, Op, PageOp, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType
+from layouts.enums.hca import BootPages, PageOp
 from layouts.rings.eqe import eqe_page_req
 
 VF, WANTED = 2, 3

@@ -11,14 +11,10 @@ from emu.device.state.hca import HcaState
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import (
-    CapType,
-    EventType,
-    Op,
-    PortType,
-    Status,
-    TeardownProfile,
-)
+from layouts.enums.caps import CapType, PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType
+from layouts.enums.hca import TeardownProfile
 from layouts.function.caps import cmd_hca_cap
 
 VF = 2

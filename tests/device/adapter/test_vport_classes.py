@@ -11,7 +11,8 @@ from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from firmware_cmds.objects.scheduling import E_SWITCH
 from firmware_cmds.objects.vport_scheduling import RATE_LIMIT, TC_ARB, TSAR, VPORT, VPORT_TC
-from layouts.enums import Op, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.qp import QpType
 
 MANAGER = 0
 CLASSES = 8

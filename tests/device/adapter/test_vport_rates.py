@@ -9,7 +9,7 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.verbs.outcomes import all_good
 from firmware_cmds.objects.scheduling import E_SWITCH, NIC, QUEUE_GROUP
 from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 
 
 @pytest.fixture

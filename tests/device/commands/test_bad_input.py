@@ -13,7 +13,7 @@ from helpers.random.random_commands import DESTROYS
 from emu.device.cmdif.registry import COMMANDS
 from emu.driver.verbs.parts import Parts
 from layouts.cmd import MAILBOX_DATA_BYTES, cmd_layout, cmd_prot_block
-from layouts.enums import DeliveryStat, Op, Status, op_name
+from layouts.enums.cmd import DeliveryStat, Op, Status, op_name
 
 pytestmark = pytest.mark.hostile
 

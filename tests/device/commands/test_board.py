@@ -6,7 +6,10 @@ from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.models import LINKS, MODELS
 from emu.driver.world.cable import set_link
-from layouts.enums import EventType, PortType, RegId, Status
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Status
+from layouts.enums.eqe import EventType
+from layouts.enums.regs import RegId
 from layouts.regs import module_regs, port_counters, port_regs, reg
 from layouts.rings.eqe import eqe_port_module, eqe_temp_warning
 

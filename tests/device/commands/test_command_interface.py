@@ -11,16 +11,10 @@ from emu.device.cmdif.mailbox import MAX_COMMAND_BYTES, xor8
 from emu.device.errors import syndrome_of
 from emu.driver.verbs.connect import connect
 from layouts.cmd import cmd_layout, cmd_prot_block
-from layouts.enums import (
-    CapMode,
-    CapType,
-    DeliveryStat,
-    EventType,
-    NicInterface,
-    Op,
-    Status,
-    TeardownProfile,
-)
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import DeliveryStat, Op, Status
+from layouts.enums.eqe import EventType
+from layouts.enums.hca import NicInterface, TeardownProfile
 from layouts.function import caps
 
 

@@ -8,7 +8,10 @@ import pytest
 from emu.device.cmdif.registry import COMMANDS
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
-from layouts.enums import CapMode, CapType, EventType, Op, QpState, Status
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState
 from layouts.function import caps, vport
 
 GENERAL = CapType.GENERAL << 1

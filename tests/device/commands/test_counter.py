@@ -4,7 +4,7 @@ import pytest
 from helpers.device.port_events import port_event_queue
 from helpers.device.refusals import missing
 
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 import pytest
 
-from layouts.enums import GeneralObject, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.general_object import GeneralObject
 
 QPN = GeneralObject.RESERVED_QPN
 

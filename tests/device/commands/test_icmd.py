@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.driver.command.gateway import Gateway
-from layouts.enums import RegId
+from layouts.enums.regs import RegId
 from layouts.icmd import icmd_query_cap_general, operation_tlv, reg_tlv
 from layouts.regs import reg
 from layouts.regs.component_regs import mgir_reg

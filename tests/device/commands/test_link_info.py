@@ -5,8 +5,9 @@ import pytest
 from emu.device.models import LINKS
 from emu.device.port.eth.physical.fec import Fec
 from emu.driver.world.cable import set_link
-from layouts.enums import PortType, RegId, Status
-from layouts.eth_enums import PortStatus, ProtoMask
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Status
+from layouts.enums.regs import PortStatus, ProtoMask, RegId
 from layouts.regs import link_info_regs, reg
 
 BOTH = [LINKS["connectx6"][link] for link in (PortType.IB, PortType.ETH)]

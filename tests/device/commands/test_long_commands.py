@@ -24,15 +24,9 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from firmware_cmds import TABLE
 from layouts.cmd import cmd_layout
-from layouts.enums import (
-    AccessMode,
-    DeliveryStat,
-    NicInterface,
-    Op,
-    PageOp,
-    Status,
-    TeardownProfile,
-)
+from layouts.enums.cmd import DeliveryStat, Op, Status
+from layouts.enums.hca import NicInterface, PageOp, TeardownProfile
+from layouts.enums.mkey import AccessMode
 
 pytestmark = pytest.mark.hostile
 

@@ -4,7 +4,8 @@ import pytest
 
 from emu.device.state.hca import HcaOptions
 from emu.driver.world.cable import set_link
-from layouts.enums import CapMask1, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.vport import CapMask1
 from layouts.wire.mads import (
     DIRECTION,
     MadStatus,

@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.objects.domains import FIRST_UAR
 from emu.device.objects.memory.memic import AREA_BYTES
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 
 KINDS = {
     "pd": (Op.ALLOC_PD, Op.DEALLOC_PD, "pd"),

@@ -32,7 +32,10 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
 from layouts.rings.eqe import EQE_BYTES
 
 pytestmark = pytest.mark.hostile

@@ -8,17 +8,10 @@ from firmware_cmds.regs import ib_regs
 from firmware_cmds.regs import reg as common
 from firmware_cmds.regs.components import InfoType
 from firmware_cmds.regs.reg import READ, WRITE
-from layouts.enums import (
-    CapMask1,
-    EventType,
-    Op,
-    PhysState,
-    PortChange,
-    PortState,
-    RegId,
-    Status,
-)
-from layouts.eth_enums import CountersGroup, PortStatus
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType, PortChange
+from layouts.enums.regs import CountersGroup, PortStatus, RegId
+from layouts.enums.vport import CapMask1, PhysState, PortState
 from layouts.regs import component_regs, nv_regs, port_regs, reg
 from layouts.regs.port_counters import phys_layer_cntrs
 from layouts.regs.resource_dump import SegmentType

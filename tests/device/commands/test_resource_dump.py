@@ -19,7 +19,9 @@ from emu.driver.command.resource_dump import (
 )
 from firmware_cmds.regs import dump_sources, resource_dump
 from firmware_cmds.regs.dump_sources import SOURCES, Contents
-from layouts.enums import CapMode, CapType, Op, RegId, Status
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.regs import RegId
 from layouts.memory import mkey
 from layouts.objects import cq, qp
 from layouts.regs import resource_dump as layout

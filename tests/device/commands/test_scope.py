@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.cmdif.registry import COMMANDS
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 
 FUNCTION = {"other_function": 1}, {"function_id": 1}, {"embedded_cpu_function": 1}
 VPORT = {"other_vport": 1}, {"vport_number": 1}, {"other_vport": 1, "vport_number": 0xFFFF}

@@ -7,7 +7,8 @@ import pytest
 
 from emu.device.errors import syndrome_of
 from emu.driver.command.words import pack64
-from layouts.enums import AccessMode, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.mkey import AccessMode
 
 SHARED = 0xFFFF
 PAGE = 4096

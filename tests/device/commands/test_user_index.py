@@ -5,7 +5,8 @@ import pytest
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
-from layouts.enums import CqeOpcode, QpType
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.qp import QpType
 
 KERNEL = 0xFFFFFF
 """MLX5_IB_DEFAULT_UIDX."""

@@ -14,7 +14,10 @@ from emu.driver.command.words import pack64
 from emu.driver.keys.by_command import dma_key, indirect_key
 from emu.driver.keys.umr import MemoryWindow, umr
 from emu.driver.verbs.connect import connect
-from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.mkey import AccessMode, MkeyMask
+from layouts.enums.qp import QpType
 
 pytestmark = pytest.mark.hostile
 

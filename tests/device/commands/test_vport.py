@@ -6,7 +6,8 @@ from emu.device.models import MODELS
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
 from emu.device.state.hca import HcaOptions
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import CapMask1, Op, PhysState, PortState, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.vport import CapMask1, PhysState, PortState
 
 GUID = 0x0002_C903_00AB_CD01
 NO_GUID = bytes.fromhex("fe80000000000000") + bytes(8)

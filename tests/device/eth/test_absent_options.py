@@ -8,7 +8,7 @@ from emu.driver.ethernet.rings import rq_fields, sq_fields
 from emu.driver.verbs.completions import CompletionQueue
 from firmware_cmds.objects.scheduling import NIC
 from firmware_cmds.objects.vport_scheduling import TSAR
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 
 TSAR_OF = {"scheduling_hierarchy": NIC, "scheduling_context": {"element_type": TSAR}}
 

@@ -28,8 +28,9 @@ from emu.driver.nodes.roce import on_one_segment
 from emu.driver.verbs.segments import inline
 from emu.driver.world.cable import arrive
 from emu.driver.world.clock import HandClock
-from layouts.enums import AccessMode, Opcode
-from layouts.eth_enums import RqState, SqState
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wq import RqState, SqState
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import DATA
 
 pytestmark = pytest.mark.hostile

@@ -32,17 +32,13 @@ from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import CapMode, CapType, CqeOpcode, CqeSyndrome, EventType, Op, Opcode
-from layouts.eth_enums import (
-    CqeChecked,
-    CqeHashType,
-    CqeHeader,
-    MemRqType,
-    ModifyRq,
-    RqState,
-    SelfLbBlock,
-    WqType,
-)
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeChecked, CqeHashType, CqeHeader, CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.tir import SelfLbBlock
+from layouts.enums.wq import MemRqType, ModifyRq, RqState, WqType
+from layouts.enums.wqe import Opcode
 from layouts.function.caps import cmd_hca_cap
 from layouts.rings.wqe import DATA, NEXT
 

@@ -5,7 +5,7 @@ from helpers.device.dump_kinds import BY_NAME
 from emu.driver.command.resource_dump import inline, payload
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 
 
 def test_contexts_of_queues(driver, node):

@@ -14,8 +14,12 @@ from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, PortType
-from layouts.eth_enums import EthChecksum, InlineMode, SqState
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.vport import InlineMode
+from layouts.enums.wq import SqState
+from layouts.enums.wqe import EthChecksum, Opcode
 
 BOTH = EthChecksum.L3 | EthChecksum.L4
 PAGE = 4096

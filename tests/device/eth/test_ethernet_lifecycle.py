@@ -21,7 +21,8 @@ from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
 from firmware_cmds import TABLE
-from layouts.enums import NicInterface, Op, TeardownProfile
+from layouts.enums.cmd import Op
+from layouts.enums.hca import NicInterface, TeardownProfile
 
 FRAME = bytes.fromhex("ffffffffffff0200000000aa") + b"\x08\x06" + bytes(range(46))
 NIC_INTERFACE, SHUT_DOWN = 0x14, NicInterface.DISABLED << 8

@@ -11,8 +11,11 @@ from emu.device.state.hca import HcaOptions
 from emu.driver.world.cable import set_link
 from firmware_cmds.regs import eth_regs
 from firmware_cmds.regs.reg import READ, WRITE
-from layouts.enums import CapMode, CapType, EventType, Op, PortChange, PortType, RegId, Status
-from layouts.eth_enums import CountersGroup, NvprtListType, PortStatus
+from layouts.enums.caps import CapMode, CapType, PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType, PortChange
+from layouts.enums.regs import CountersGroup, PortStatus, RegId
+from layouts.enums.vport import NvprtListType
 from layouts.function import caps
 from layouts.function.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps
 from layouts.regs import module_regs, port_counters, port_regs, reg

@@ -14,8 +14,10 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import CqeOpcode, CqeSyndrome, Op
-from layouts.eth_enums import EthChecksum, RqState, SqState
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.wq import RqState, SqState
+from layouts.enums.wqe import EthChecksum
 
 ARP = (MACS + b"\x08\x06" + bytes(28)).ljust(60, b"\0")
 MS = 1_000_000

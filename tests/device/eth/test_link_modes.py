@@ -5,8 +5,9 @@ import pytest
 from emu.device.models import LINKS
 from emu.device.port.eth.physical.fec import Fec, of_modes
 from emu.device.port.eth.physical.speed import LinkModes
-from layouts.enums import PortType, RegId, Status
-from layouts.eth_enums import AnStatus, ExtLinkMode, LinkMode
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Status
+from layouts.enums.regs import AnStatus, ExtLinkMode, LinkMode, RegId
 from layouts.regs import module_regs, port_regs, reg
 
 EN = 4

@@ -6,7 +6,7 @@ from emu.device.objects.eth.flow.table import FlowTable
 from emu.driver.ethernet.interfaces import create_tis
 from emu.driver.ethernet.rings import sq_fields
 from layouts.cmd import MAILBOX_DATA_BYTES
-from layouts.enums import DeliveryStat, Op, Status
+from layouts.enums.cmd import DeliveryStat, Op, Status
 from layouts.objects.sq import create_sq_in
 from layouts.steering.flow_table import create_flow_table_in, create_flow_table_out
 

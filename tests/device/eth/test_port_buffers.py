@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from emu.device.models import MODELS
 from emu.device.port.eth.buffers import CELL_BYTES, CELLS
-from layouts.enums import RegId, Status
-from layouts.eth_enums import CountersGroup
+from layouts.enums.cmd import Status
+from layouts.enums.regs import CountersGroup, RegId
 from layouts.regs import port_regs, qos_regs, reg
 
 XOFF_BYTES = (301 + 216 * 7 // 100) * 100 // 1000 + 272 * 1500 // 100

@@ -7,8 +7,9 @@ from emu.device.models import LINKS
 from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
 from emu.device.port.eth.frame import Frame
 from emu.driver.world.cable import arrive
-from layouts.enums import PortType, RegId, Status
-from layouts.eth_enums import CountersGroup, TrustState
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Status
+from layouts.enums.regs import CountersGroup, RegId, TrustState
 from layouts.regs import port_counters, port_regs, qos_regs, reg
 
 PRIORITY = port_counters.eth_per_prio_grp_data_layout

@@ -23,7 +23,11 @@ from emu.driver.world.tap_wire import TapWire
 from emu.server.service import devicespec
 from emu.server.service.devicespec import DeviceSpecError
 from firmware_cmds.regs.reg import READ
-from layouts.enums import CapMode, CapType, CqeOpcode, EventType, Op, RegId, Status
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.eqe import EventType
+from layouts.enums.regs import RegId
 from layouts.function.caps import cmd_hca_cap, cmd_hca_cap_2
 from layouts.function.iseg import init_seg
 from layouts.regs import clock_regs, port_regs

@@ -25,8 +25,9 @@ from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.link.direction import LinkDirection
 from firmware_cmds import TABLE
-from layouts.enums import Op, Opcode
-from layouts.eth_enums import ModifyField
+from layouts.enums.cmd import Op
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.wqe import Opcode
 
 GROUP = bytes.fromhex("01005e000001")
 MSS, PACKETS = 100, 400

@@ -14,8 +14,10 @@ from emu.device.port.eth.tunnel import cut, inner_of, insert_both
 from emu.driver.ethernet.frames import TCP, UDP, EthPacket, ones_complement_sum
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
-from layouts.enums import CqeOpcode, Op, Opcode, PortType, Status
-from layouts.eth_enums import EthChecksum
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.wqe import EthChecksum, Opcode
 
 INNER = EthChecksum.L3 | EthChecksum.L3_INNER | EthChecksum.L4_INNER
 PARSER = Parser()

@@ -14,8 +14,9 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
-from layouts.enums import Opcode, Status
-from layouts.eth_enums import EthChecksum, ModifyField
+from layouts.enums.cmd import Status
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.wqe import EthChecksum, Opcode
 
 MISC_2 = 1 << 3
 CHANGES = ['"corrupt"\nat=60', '"replace"\ndata="02"']

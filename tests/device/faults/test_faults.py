@@ -14,16 +14,11 @@ from emu.device.objects.object import SHARED_UID
 from emu.device.ports import DmaError
 from emu.driver.verbs.connect import connect
 from emu.driver.world.cable import set_link
-from layouts.enums import (
-    CqeOpcode,
-    CqeSyndrome,
-    DeliveryStat,
-    EventType,
-    Op,
-    QpState,
-    RegId,
-    Status,
-)
+from layouts.enums.cmd import DeliveryStat, Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState
+from layouts.enums.regs import RegId
 from layouts.function.caps import cmd_hca_cap
 from layouts.regs.port_regs import mcam_reg
 from layouts.rings.eqe import eqe_comp

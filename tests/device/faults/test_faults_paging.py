@@ -9,7 +9,9 @@ from emu.device.faults.injector import Injector
 from emu.device.faults.parser import PlanError, load
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, QpType, Status
+from layouts.enums.cmd import Status
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpType
 
 MS = 1_000_000
 SIZE = 2 * 4096

@@ -8,7 +8,8 @@ from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.driver.verbs.connect import connect
 from emu.server.service import views
-from layouts.enums import CqeOpcode, QpType
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.qp import QpType
 
 RULES = [
     'point="pkt.tx"\naction="drop"\nmatch.kind="WRITE"\nindex=[2, 5]',

@@ -9,8 +9,8 @@ from helpers.device.switches import Switch
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.driver.ethernet.frames import EthPacket
-from layouts.enums import Op
-from layouts.eth_enums import VhcaState
+from layouts.enums.cmd import Op
+from layouts.enums.hca import VhcaState
 
 MS = 1_000_000
 FRAME = EthPacket(payload=bytes(64)).frame()

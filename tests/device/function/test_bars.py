@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE
 from emu.driver.command.bar import MEMORY_SPACE, enable
-from layouts.enums import NicInterface
+from layouts.enums.hca import NicInterface
 from layouts.function.iseg import init_seg
 
 CMDQ_ADDR_L = 0x14

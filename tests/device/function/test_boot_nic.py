@@ -23,7 +23,7 @@ from emu.device.trace.text import TextForm
 from emu.driver.command.gateway import ADDRESS, SYNDROME, Gateway
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.world.cable import arrive
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 SPACE = 4
 NIC_INTERFACE, SUPPORTED, LOCATION = 0x14, 0x1FC, 0x240

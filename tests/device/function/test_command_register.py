@@ -9,7 +9,10 @@ from helpers.device.port_events import port_event_queue
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE
 from emu.driver.command.bar import BUS_MASTER, MEMORY_SPACE, enable
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, EventType, Op, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpType
 
 POWER_CONTROL = 0x44
 D3_HOT = b"\x03\0"

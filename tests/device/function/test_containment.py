@@ -16,7 +16,8 @@ from emu.device.state.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
 from emu.device.state.polls import POLLS
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import HealthSyndrome, NicInterface, QpState, QpType
+from layouts.enums.hca import HealthSyndrome, NicInterface
+from layouts.enums.qp import QpState, QpType
 
 SECOND = 1_000_000_000
 

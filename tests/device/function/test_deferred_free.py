@@ -8,7 +8,9 @@ from emu.device.cmdif.registry import COMMANDS
 from emu.device.objects import deferred_free
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.parts import Parts
-from layouts.enums import Op, QpState, QpType, TeardownProfile
+from layouts.enums.cmd import Op
+from layouts.enums.hca import TeardownProfile
+from layouts.enums.qp import QpState, QpType
 
 GRACEFUL, FORCED = TeardownProfile.GRACEFUL_CLOSE, TeardownProfile.FORCE_CLOSE
 

@@ -12,7 +12,9 @@ import pytest
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.shared_queue import SharedQueue
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpState, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 
 pytestmark = pytest.mark.hostile
 

@@ -12,7 +12,11 @@ from emu.device.state.hca import HcaOptions, HcaState
 from emu.driver.command.bar import MEMORY_SPACE, enable
 from emu.driver.verbs.parts import Parts
 from emu.driver.world.cable import set_link
-from layouts.enums import CapMask1, EventType, NicInterface, Op, RegId
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import EventType
+from layouts.enums.hca import NicInterface
+from layouts.enums.regs import RegId
+from layouts.enums.vport import CapMask1
 from layouts.function.iseg import init_seg
 from layouts.regs import reg
 

@@ -16,7 +16,8 @@ from helpers.device.waiting import CASES, World
 
 from emu.device.objects.eth.flow.table import FlowEntry, FlowGroup, FlowTable
 from emu.device.objects.queues.srq import SrqForm
-from layouts.enums import Op, Status, TeardownProfile
+from layouts.enums.cmd import Op, Status
+from layouts.enums.hca import TeardownProfile
 from layouts.function.odp import mem_page_fault_info, trans_page_fault_info
 
 LATER = (0, 1_000_000, 100_000_000, 1_000_000_000, 10_000_000_000, 60_000_000_000)

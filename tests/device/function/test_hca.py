@@ -11,16 +11,10 @@ from emu.driver.verbs.parts import Parts
 from emu.driver.world.cable import set_link
 from emu.driver.world.interrupts import IrqList
 from firmware_cmds import TABLE
-from layouts.enums import (
-    CapMode,
-    CapType,
-    DeliveryStat,
-    NicInterface,
-    Op,
-    QpState,
-    Status,
-    TeardownProfile,
-)
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import DeliveryStat, Op, Status
+from layouts.enums.hca import NicInterface, TeardownProfile
+from layouts.enums.qp import QpState
 from layouts.function import caps
 
 GENERAL = CapType.GENERAL << 1

@@ -10,7 +10,10 @@ from emu.driver.command.bar import enable
 from emu.driver.command.words import pack64
 from emu.driver.verbs.parts import Parts
 from emu.driver.world.memory import Memory
-from layouts.enums import AccessMode, Op, PageOp, QpState, QpType, Status, TeardownProfile
+from layouts.enums.cmd import Op, Status
+from layouts.enums.hca import PageOp, TeardownProfile
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
 
 pytestmark = pytest.mark.hostile
 

@@ -12,7 +12,8 @@ from emu.driver.verbs.channels import Channel
 from emu.server.net.link.direction import ACCOUNT
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
-from layouts.enums import Op, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType
 
 
 @pytest.fixture(params=[infiniband, roce], ids=lambda made: made.__name__)

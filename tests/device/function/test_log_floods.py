@@ -7,7 +7,8 @@ from helpers import log_lines
 
 from emu.driver.verbs.parts import Parts
 from emu.server.service.log_lines import MAX_LINES, filtered
-from layouts.enums import Op, QpState
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpState
 
 pytestmark = pytest.mark.hostile
 

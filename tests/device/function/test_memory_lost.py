@@ -8,7 +8,7 @@ import pytest
 
 from emu.device.ports import DmaError
 from emu.driver.verbs.channels import Channel
-from layouts.enums import QpState, QpType
+from layouts.enums.qp import QpState, QpType
 
 pytestmark = pytest.mark.hostile
 

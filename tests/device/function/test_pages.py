@@ -5,7 +5,8 @@ import pytest
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.words import pack64
 from firmware_cmds.function import pages
-from layouts.enums import BootPages, Op, PageOp, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.hca import BootPages, PageOp
 
 
 @pytest.fixture

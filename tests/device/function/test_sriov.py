@@ -7,7 +7,9 @@ from emu.device.models.virtual_functions import VF_BAR_BYTES
 from emu.device.objects.memory.memic import AREA_BYTES, MEMIC_PAGE
 from emu.device.state.hca import HcaState
 from emu.driver.command.bar import BUS_MASTER, MEMORY_SPACE, enable
-from layouts.enums import NicInterface, Op, PortType, Status
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.hca import NicInterface
 from layouts.function.iseg import init_seg
 
 ALL_ONES = b"\xff" * 4

@@ -18,7 +18,9 @@ from emu.driver.command.bar import MEMORY_SPACE, enable
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import CqeOpcode, Op, PortType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode
 
 ALL_ONES = b"\xff" * 4
 LENGTH = 64

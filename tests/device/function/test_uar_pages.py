@@ -14,7 +14,11 @@ from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
 from emu.server.net.ib.local import LocalFabric
 from emu.server.service.devicespec import parse
-from layouts.enums import CapMode, CapType, CqeOpcode, Op, Opcode, Status, TeardownProfile
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.hca import TeardownProfile
+from layouts.enums.wqe import Opcode
 from layouts.function import caps
 from layouts.rings.wqe import CTRL
 

@@ -17,7 +17,9 @@ from emu.driver.keys.crypto import (
 )
 from emu.driver.keys.signatures import Crc, Dif
 from emu.driver.verbs.outcomes import failure, good
-from layouts.enums import CqeOpcode, CqeSyndrome, GeneralObject, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.general_object import GeneralObject
 from layouts.function.crypto import crypto_login_obj, encryption_key_obj
 from layouts.rings.wqe import bsf
 

@@ -10,7 +10,10 @@ from emu.driver.keys.by_command import dma_key
 from emu.driver.keys.umr import FREE, MUST_NOT_BE_FREE, FastRegKey, umr
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good
-from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, MkeyMask, Op, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.mkey import AccessMode, MkeyMask
+from layouts.enums.qp import QpState, QpType
 
 IOVA = 0x1234_0000_0000
 DATA = bytes(range(256)) * 32

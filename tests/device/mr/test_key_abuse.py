@@ -23,7 +23,10 @@ from emu.driver.keys.umr import (
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good
-from layouts.enums import AccessMode, CqeSyndrome, EventType, QpState, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
 
 pytestmark = pytest.mark.hostile
 

@@ -8,7 +8,10 @@ from emu.driver.command.words import pack64
 from emu.driver.keys.by_command import dma_key, indirect_key
 from emu.driver.keys.umr import LEN, MTT_ALL, OFFSET, PAGE_SIZE, PAGE_SIZE_5, FastRegKey, umr
 from emu.driver.verbs.outcomes import failure, good
-from layouts.enums import AccessMode, CqeSyndrome, Op, QpState
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState
 from layouts.rings.wqe import KLM
 
 PAGE = 4096

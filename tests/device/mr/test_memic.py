@@ -6,7 +6,12 @@ from emu.device.function.doorbells import UAR_SEND
 from emu.device.models import MODELS
 from emu.device.objects.memory.memic import AREA_BYTES, MEMIC_BYTES, MEMIC_PAGE
 from emu.driver.verbs.channels import Channel
-from layouts.enums import AccessMode, CapType, CqeSyndrome, Op, Opcode, QpType, Status
+from layouts.enums.caps import CapType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.memory.memic import device_mem_cap
 
 BAR = MODELS["connectx6"].bar0_size

@@ -6,7 +6,10 @@ from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.umr import MemoryWindow, umr
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good
-from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpState
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.mkey import AccessMode, MkeyMask
+from layouts.enums.qp import QpState
 
 KLM = AccessMode.KLMS
 DATA = bytes(range(256)) * 8

@@ -7,7 +7,8 @@ from emu.device.rounds.portions import finish
 from emu.driver.command.words import pack64
 from emu.server.service import views
 from firmware_cmds.memory.mkey import MAX_KSM_ENTRIES, MAX_MTT_ENTRIES
-from layouts.enums import AccessMode, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.mkey import AccessMode
 
 MTT = {"access_mode_1_0": AccessMode.MTT, "length64": 0}
 

@@ -10,16 +10,11 @@ from emu.driver.keys.paging import BOTH, READ, PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.shared_queue import SharedQueue
-from layouts.enums import (
-    AccessMode,
-    CqeOpcode,
-    CqeSyndrome,
-    Op,
-    PageFaultSubtype,
-    QpState,
-    QpType,
-    Status,
-)
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import PageFaultSubtype
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
 
 pytestmark = [pytest.mark.usefixtures("scheme"), IN_BOTH_SCHEMES]
 

@@ -12,7 +12,8 @@ from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
-from layouts.enums import Op, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.qp import QpType
 
 RC = QpType.RC
 MILLISECOND = 1_000_000

@@ -12,7 +12,10 @@ from emu.device.port.ib.framing import parse
 from emu.device.state.held import MAX_HELD
 from emu.driver.keys.paging import READ, PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import PageFaultSubtype
+from layouts.enums.qp import QpState, QpType
 from layouts.wire.bth import PacketKind
 
 PAGE_TIMEOUT_NS = 100_000_000

@@ -7,7 +7,10 @@ from emu.driver.keys.paging import PagedRegion, Pager, resume_info
 from emu.driver.keys.umr import FastRegKey, MemoryWindow, umr
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.cable import set_link
-from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpState, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import PageFaultSubtype
+from layouts.enums.qp import QpState, QpType
 
 pytestmark = pytest.mark.hostile
 

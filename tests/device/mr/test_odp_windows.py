@@ -12,7 +12,10 @@ from emu.device.models.capabilities import TRANSPORT_ODP
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.keys.umr import MemoryWindow
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import PageFaultSubtype
+from layouts.enums.qp import QpType
 from layouts.memory.mkey import query_mkey_out
 from layouts.rings.wqe import KLM
 

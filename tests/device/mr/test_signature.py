@@ -26,7 +26,12 @@ from emu.driver.keys.umr import pad64, umr
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good
 from emu.driver.verbs.segments import FENCE
-from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import KLM, SET_PSV, WQEBB
 
 BLOCKS = 4

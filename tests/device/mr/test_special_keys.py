@@ -8,7 +8,9 @@ import pytest
 from emu.device.objects.memory.mkey import FIRST_MKEY_INDEX
 from emu.driver.keys.umr import MemoryWindow
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, Op, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpType
 
 PAGE = 4096
 NULL_MKEY, DUMP_FILL_MKEY, RESERVED_LKEY = 0x200, 0x300, 0x400

@@ -20,7 +20,9 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import AccessMode, MkeyMask, QpState, UmrFlag
+from layouts.enums.mkey import AccessMode, MkeyMask
+from layouts.enums.qp import QpState
+from layouts.enums.wqe import UmrFlag
 from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 pytestmark = pytest.mark.hostile

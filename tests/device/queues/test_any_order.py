@@ -4,7 +4,9 @@ import pytest
 
 from emu.device.models import LINKS, MODELS
 from emu.driver.verbs.connect import connect
-from layouts.enums import CapMode, CapType, Op, QpType
+from layouts.enums.caps import CapMode, CapType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType
 from layouts.function.caps import cmd_hca_cap_2
 
 

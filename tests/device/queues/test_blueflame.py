@@ -13,7 +13,9 @@ from emu.driver.verbs.connect import connect
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
 from emu.server.service.devicespec import parse
-from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import CTRL
 
 PAGE, BUFFERS = 4096, (0x800, 0x900)

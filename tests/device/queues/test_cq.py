@@ -5,7 +5,8 @@ from helpers.device.refusals import missing
 
 from emu.driver.command.words import pack64
 from emu.driver.world.cable import set_link
-from layouts.enums import EventType, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType
 
 
 @pytest.fixture

@@ -8,7 +8,11 @@ from emu.driver.command.words import pack64
 from emu.driver.verbs.completions import SOLICITED_ONLY
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.segments import SOLICITED
-from layouts.enums import CqeOpcode, CqErrorSyndrome, CqStatus, EventType, Op, QpState, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cq import CqStatus
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.eqe import CqErrorSyndrome, EventType
+from layouts.enums.qp import QpState
 from layouts.function.hca import query_issi_in, query_issi_out
 from layouts.rings.eqe import eqe_cq_err
 from layouts.rings.wqe import DATA

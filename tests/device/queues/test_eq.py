@@ -5,7 +5,8 @@ from helpers.device.port_events import port_event_queue
 
 from emu.driver.world.cable import set_link
 from emu.server.service.views import status
-from layouts.enums import EventType, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.eqe import EventType
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from helpers.device.refusals import missing
 from emu.driver.command.words import pack64
 from emu.driver.verbs.parts import Parts
 from firmware_cmds.objects.qp import multicast
-from layouts.enums import Op, QpState, QpType, RqType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.qp import QpState, QpType, RqType
 from layouts.function import caps
 from layouts.objects.qp import destroy_qp_in
 

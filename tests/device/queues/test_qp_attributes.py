@@ -8,7 +8,8 @@ import pytest
 from emu.driver.nodes.roce import MODEL as ROCE_MODEL
 from emu.driver.nodes.roce import RoceNode
 from emu.driver.verbs.parts import INIT, RTR, RTS, Parts
-from layouts.enums import Op, QpState, QpType, RqType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.qp import QpState, QpType, RqType
 
 S = QpState
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC

@@ -10,7 +10,11 @@ from emu.device.state import error_queue_poller
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.segments import SIGNALED
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType, RqType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType, RqType
+from layouts.enums.wqe import Opcode
 
 FLUSHED = CqeSyndrome.WR_FLUSH_ERR
 FIRST_FLUSH_POLL_NS, LAST_FLUSH_POLL_NS = 1_000_000, 1_000_000_000

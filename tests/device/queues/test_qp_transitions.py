@@ -3,7 +3,8 @@
 import pytest
 
 from emu.driver.verbs.parts import INIT, RTR, RTS, Parts
-from layouts.enums import Op, QpState, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.qp import QpState, QpType
 
 S = QpState
 STATES = (S.RST, S.INIT, S.RTR, S.RTS, S.SQER, S.SQD, S.ERR)

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.driver.verbs.channels import Channel
-from layouts.enums import QpState, QpType
+from layouts.enums.qp import QpState, QpType
 
 
 @pytest.fixture

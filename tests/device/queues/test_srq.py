@@ -7,7 +7,8 @@ import pytest
 from helpers.device.refusals import missing
 
 from emu.driver.command.words import pack64
-from layouts.enums import Op, RqType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.qp import RqType
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,11 @@ import pytest
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.queue_pair import QueuePair
-from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cq import CqStatus
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
 
 RC, UC, UD = QpType.RC, QpType.UC, QpType.UD
 LISTS = ("rmp", "srq", "xrc")

@@ -7,7 +7,11 @@ import pytest
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.segments import SIGNALED
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import CTRL, DATA
 
 pytestmark = pytest.mark.hostile

@@ -7,7 +7,9 @@ import pytest
 from emu.device.models import LINKS, MODELS
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import good
-from layouts.enums import CqeOpcode, Op, QpState, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.qp import QpState
 
 PAGE, NO_DBR, WITH_DBR = 4096, 0x600, 0x800
 NO_DBR_EXT, NO_DBR_INT = 1, 2

@@ -8,7 +8,9 @@ from emu.driver.nodes.two_nodes import GUID
 from emu.driver.verbs.channels import QKEY, Channel
 from emu.driver.verbs.gsi import Gsi
 from emu.driver.world.cable import set_link
-from layouts.enums import CqeSyndrome, Op, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpType
 from layouts.wire.mads import Method, MgmtClass, SmpAttr, port_info, smp
 
 RETRY = CqeSyndrome.TRANSPORT_RETRY_EXC_ERR

@@ -6,7 +6,8 @@ from emu.device.faults.injector import Injector
 from emu.driver.verbs.channels import Channel
 from emu.host import shipped
 from emu.instruments.chaos.sets import read_sets
-from layouts.enums import EventType, QpType
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpType
 
 MESSAGES = 400
 BYTES = 1000

@@ -13,8 +13,10 @@ from emu.device.rounds.budget import POLL_BUDGET
 from emu.driver.world.cable import arrive
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
-from layouts.enums import Op, PortType, QpState, QpType, Status
-from layouts.eth_enums import CongProtocol
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.roce import CongProtocol
 from layouts.function import congestion as layout
 from layouts.wire.bth import BECN, PacketKind
 

@@ -18,7 +18,11 @@ from emu.driver.verbs.dynamic import ACCESS_KEY, Initiator, Target
 from emu.driver.world.cable import set_link
 from emu.instruments.chaos.moments import moved
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpState, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cq import CqStatus
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
 from layouts.objects.qp import qpc_ext
 
 MIB = 1 << 20

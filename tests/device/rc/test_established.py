@@ -6,7 +6,8 @@ import pytest
 
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.queue_pair import QueuePair
-from layouts.enums import EventType, QpType
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpType
 
 SERVICES = [QpType.RC, QpType.UC, QpType.XRC]
 

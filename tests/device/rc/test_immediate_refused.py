@@ -4,7 +4,10 @@ import pytest
 
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, EventType, Op, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
 
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC
 MTU = 256

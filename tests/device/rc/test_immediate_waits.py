@@ -10,7 +10,8 @@ from helpers.device.ibta import RNR_NAK_NS
 
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.dynamic import Initiator, Target
-from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC
 MTU, SIZE, TIMER, IMM = 1024, 8192, 1, 0x1234

@@ -4,7 +4,8 @@ import pytest
 
 from emu.driver.keys.umr import FastRegKey
 from emu.driver.verbs.outcomes import failure, good
-from layouts.enums import AccessMode, CqeSyndrome
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.mkey import AccessMode
 from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 IOVA = 0x1234_0000_0000

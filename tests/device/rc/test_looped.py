@@ -3,7 +3,8 @@
 import pytest
 
 from emu.driver.nodes.roce import on_one_segment
-from layouts.enums import CqeSyndrome, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpType
 
 RETRY = CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
 SHORT = {"ack_timeout": 8, "retry_count": 1}

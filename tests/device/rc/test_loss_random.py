@@ -19,7 +19,8 @@ from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.completions import ERRORS
 from emu.driver.world.clock import HandClock
-from layouts.enums import CqeSyndrome, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpType
 
 MTU, MS = 256, 1_000_000
 CODE, RETRIES = 13, 3

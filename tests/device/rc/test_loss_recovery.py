@@ -8,7 +8,9 @@ from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import Channel
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
-from layouts.enums import CqeSyndrome, Op, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 from layouts.wire.bth import PacketKind
 
 CODE = 14

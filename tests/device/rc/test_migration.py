@@ -12,7 +12,10 @@ from helpers.device.forging import train
 from emu.driver.nodes.packet_wire import is_train
 from emu.driver.nodes.roce import on_one_segment
 from emu.driver.verbs.connect import connect
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, PmState, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import PmState, QpType
 from layouts.wire.bth import LNH_GLOBAL, LNH_MASK, MIGRATED
 
 ALT_PATH, PM_STATE = 1 << 0, 1 << 10

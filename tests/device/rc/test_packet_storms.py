@@ -20,7 +20,8 @@ from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.clock import HandClock
 from emu.driver.world.memory import Memory
-from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 
 pytestmark = pytest.mark.hostile
 

@@ -16,7 +16,11 @@ from emu.driver.keys.by_command import indirect_key
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.segments import FENCE, SIGNALED, SOLICITED
 from emu.driver.world.cable import set_link
-from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
 

@@ -9,8 +9,9 @@ from emu.device.port.ib import pma
 from emu.driver.nodes.roce import on_a_cable, on_one_segment, set_address
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.cable import set_link
-from layouts.enums import Op, QpType
-from layouts.eth_enums import CountersGroup
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType
+from layouts.enums.regs import CountersGroup
 from layouts.wire.mads import Method, MgmtClass, PmaAttr, pma_mad, pma_portcounters_ext
 
 SERVICES = [QpType.RC, QpType.XRC, QpType.UC, QpType.UD]

@@ -10,7 +10,11 @@ from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
-from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind
 

@@ -11,7 +11,10 @@ from emu.device.rounds.budget import POLL_BUDGET, TIMER_BUDGET
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import AccessMode, CqeOpcode, Op, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
 from layouts.wire.bth import PacketKind, imm_dt
 
 MTU, PSN = 256, 0x10

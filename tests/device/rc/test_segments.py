@@ -17,7 +17,11 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good
 from emu.driver.world.memory import Memory
-from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC

@@ -7,7 +7,9 @@ from emu.driver.nodes.cable import Cable, DueTimers
 from emu.driver.nodes.roce import RoceNode, functions_on
 from emu.driver.nodes.two_nodes import brought_up
 from emu.driver.verbs.channels import Channel
-from layouts.enums import QpType, RegId, Status
+from layouts.enums.cmd import Status
+from layouts.enums.qp import QpType
+from layouts.enums.regs import RegId
 from layouts.regs.roce_accl import roce_accl_reg
 from layouts.wire.bth import PacketKind
 

@@ -9,7 +9,9 @@ from emu.device.port.ib.framing import frames_of, parse_train
 from emu.device.rounds.budget import RX_BUDGET
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.cable import set_link
-from layouts.enums import CqeSyndrome, Op, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 from layouts.wire.bth import PacketKind
 
 MTU, COUNT = 1024, 8

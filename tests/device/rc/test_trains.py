@@ -17,7 +17,8 @@ from emu.device.port.train import MAX_PACKETS, TRAIN_PACKETS
 from emu.device.rounds.budget import TIMER_BUDGET
 from emu.driver.nodes.packet_wire import is_train
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, QpState, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 from layouts.wire.bth import PacketKind
 
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC

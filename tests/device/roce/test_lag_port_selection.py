@@ -5,8 +5,9 @@ from helpers.device.boards import Bonded
 from helpers.device.port_selection import BY_TABLES, MODEL, PortTables
 
 from emu.driver.verbs.channels import Channel
-from layouts.enums import Op, QpType
-from layouts.eth_enums import ModifyLag
+from layouts.enums.cmd import Op
+from layouts.enums.lag import ModifyLag
+from layouts.enums.qp import QpType
 
 TEXT = bytes(range(256)) * 20
 CHANNELS = 12

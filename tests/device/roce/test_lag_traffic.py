@@ -14,7 +14,8 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.gsi import Gsi
 from emu.driver.world.cable import set_link
 from emu.server.net.eth.switch import SegmentSwitch
-from layouts.enums import Op, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType
 from layouts.wire.bth import PacketKind, Service
 from layouts.wire.mads import MgmtClass, pma_mad
 

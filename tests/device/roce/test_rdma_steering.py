@@ -24,8 +24,12 @@ from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.nodes.roce import on_a_cable, on_one_segment
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.node import Node
-from layouts.enums import Op, PortType, QpType, Status
-from layouts.eth_enums import FlowAction, FlowTableType, ModifyField, TableMissAction
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType, TableMissAction
+from layouts.enums.fte import FlowAction
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.qp import QpType
 from layouts.function.vport import traffic_counter
 from layouts.steering.flow_match import fte_match_param
 

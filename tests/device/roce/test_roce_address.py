@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from emu.device.models import MODELS
 from emu.driver.nodes.roce import MODEL, V1, V2, clear_address, ipv4, ipv6, set_address
-from layouts.enums import CapType, Op, Status
+from layouts.enums.caps import CapType
+from layouts.enums.cmd import Op, Status
 from layouts.function import roce as layout
 from layouts.function.eth_caps import roce_cap
 

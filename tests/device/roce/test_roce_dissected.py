@@ -10,7 +10,7 @@ from emu.device.port.eth.congestion import with_mark
 from emu.driver.nodes.roce import on_a_cable
 from emu.driver.verbs.channels import Channel
 from emu.server.net.pcap import blocks
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 ETHERNET = 1

@@ -18,7 +18,7 @@ from emu.driver.nodes.roce import MODEL, functions_on, ipv4, on_a_cable, on_one_
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.cable import arrive
 from emu.driver.world.clock import HandClock
-from layouts.enums import QpState, QpType
+from layouts.enums.qp import QpState, QpType
 from layouts.rings.wqe import av
 from layouts.wire.bth import AETH, BTH, RETH, PacketKind, Service
 

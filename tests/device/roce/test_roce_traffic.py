@@ -21,8 +21,10 @@ from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.gsi import Gsi
 from emu.driver.world.cable import arrive
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, RegId, Status
-from layouts.eth_enums import CqeRoceL3, TrustState
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeRoceL3, CqeSyndrome
+from layouts.enums.qp import QpType
+from layouts.enums.regs import RegId, TrustState
 from layouts.regs import qos_regs
 from layouts.wire.bth import aeth, reth
 from layouts.wire.mads import MAD_BYTES, MgmtClass, pma_mad

@@ -18,8 +18,9 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.nodes.roce import on_a_cable
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.cable import arrive, arrive_train
-from layouts.enums import QpState, QpType
-from layouts.eth_enums import FlowTableType, VportAdminState
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.vport import VportAdminState
 
 MTU = 1024
 SIZE = 60 * MTU

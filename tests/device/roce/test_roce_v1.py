@@ -17,8 +17,9 @@ from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.world.cable import arrive
 from emu.driver.world.clock import HandClock
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType
-from layouts.eth_enums import CqeRoceL3
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeRoceL3, CqeSyndrome
+from layouts.enums.qp import QpType
 from layouts.wire.bth import PacketKind, Service, reth
 
 ETHERTYPE = 0x8915

@@ -31,8 +31,14 @@ from emu.driver.ethernet.sniffer import RX, TX, Sniffer
 from emu.driver.nodes.roce import on_a_cable, on_one_segment
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.cable import arrive
-from layouts.enums import Op, Opcode, PortType, QpType, Status
-from layouts.eth_enums import FlowAction, FlowTableType, ReformatType, RqState
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
+from layouts.enums.packet_reformat import ReformatType
+from layouts.enums.qp import QpType
+from layouts.enums.wq import RqState
+from layouts.enums.wqe import Opcode
 from layouts.wire.bth import PacketKind
 
 MTU = 1024

@@ -24,7 +24,10 @@ from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.topology import parse
 from emu.server.service import subnet_methods
 from firmware_cmds import TABLE
-from layouts.enums import CapMask1, EventType, Op, PhysState, PortChange, PortState, RegId
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import EventType, PortChange
+from layouts.enums.regs import RegId
+from layouts.enums.vport import CapMask1, PhysState, PortState
 from layouts.wire.mads import (
     MadStatus,
     Method,

@@ -8,8 +8,9 @@ from helpers.net.two_leaves import LEAF0, LEAF1, OTHER, SPINE0
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.driver.verbs.gsi import Gsi
-from layouts.enums import Op, PortState, RegId
-from layouts.eth_enums import CountersGroup
+from layouts.enums.cmd import Op
+from layouts.enums.regs import CountersGroup, RegId
+from layouts.enums.vport import PortState
 from layouts.regs import reg
 from layouts.wire.mads import (
     Method,

@@ -12,7 +12,11 @@ from emu.driver.verbs.connect import connect
 from emu.driver.verbs.tag_queue import ALL_BITS, TagQueue, eager, request
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import CqeSyndrome, EventType, Op, Opcode, QpState, QpType, RqType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType, RqType
+from layouts.enums.wqe import Opcode
 from layouts.objects.xrq import OFFLOAD_RNDV
 from layouts.rings.tag_matching import TM_CQE_REQ, TmAppOp, TmOpcode, wqe_tm_seg
 from layouts.rings.wqe import DATA

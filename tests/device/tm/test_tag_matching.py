@@ -8,7 +8,8 @@ from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure
 from emu.driver.verbs.tag_queue import TagOutcome, TagQueue, eager, request
-from layouts.enums import CqeOpcode, CqeSyndrome, QpState
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpState
 from layouts.rings.tag_matching import TmAppOp as App
 from layouts.wire.tmh import TMH, TmhOp
 

@@ -20,7 +20,8 @@ from emu.server.net.pcap import blocks, capture
 from emu.server.net.pcap.faults import CaptureInterface
 from emu.server.service import views
 from emu.server.service.pcap import Capture, PcapOptions
-from layouts.enums import AccessMode, Op
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
 
 
 def fail(*_given, **_named):

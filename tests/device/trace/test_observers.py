@@ -22,7 +22,12 @@ from emu.driver.command.driver import Driver
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
 from firmware_cmds import TABLE
-from layouts.enums import AccessMode, CqeSyndrome, EventType, Op, Opcode, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import CTRL, DS, EXTENDED_ATOMIC, WQEBB
 
 pytestmark = pytest.mark.hostile

@@ -26,18 +26,12 @@ from emu.device.trace.recorder import EventList, LineSink, Recorder
 from emu.device.trace.text import TextForm, body
 from firmware_cmds import TABLE
 from layouts.cmd import cmd_layout
-from layouts.enums import (
-    CqeFormat,
-    CqeOpcode,
-    CqeSyndrome,
-    EventType,
-    Op,
-    Opcode,
-    PortChange,
-    PortType,
-    RegId,
-    Status,
-)
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeFormat, CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType, PortChange
+from layouts.enums.regs import RegId
+from layouts.enums.wqe import Opcode
 from layouts.prm import array, bits, octets
 from layouts.rings.cqe import CQE, ERR_CQE, cqe64
 

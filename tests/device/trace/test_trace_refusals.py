@@ -13,7 +13,7 @@ from emu.device.trace.event import TracePoint
 from emu.device.trace.recorder import EventList, Recorder
 from emu.device.trace.text import body
 from emu.driver.verbs.channels import Channel
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 from layouts.wire.bth import PacketKind
 
 FIRST_PSN = 0x10

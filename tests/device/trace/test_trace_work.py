@@ -20,8 +20,10 @@ from emu.driver.keys.umr import INLINE, OFFSET, FastRegKey, MemoryWindow, umr
 from emu.driver.verbs.segments import data_segments
 from emu.driver.world.cable import arrive
 from firmware_cmds import TABLE
-from layouts.enums import AccessMode, Opcode, PortType, QpType
-from layouts.eth_enums import EthChecksum
+from layouts.enums.caps import PortType
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import EthChecksum, Opcode
 from layouts.rings.eth_wqe import ETH
 from layouts.rings.wqe import av
 

@@ -33,7 +33,8 @@ from helpers.device.alike import (
 )
 
 from emu.driver.verbs.completions import ERRORS
-from layouts.enums import CqeSyndrome, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpType
 
 RC, UC, UD, XRC, DCI = QpType.RC, QpType.UC, QpType.UD, QpType.XRC, QpType.DCI
 RETRIES = {

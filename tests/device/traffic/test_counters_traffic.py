@@ -3,7 +3,8 @@
 import pytest
 
 from emu.driver.verbs.channels import QKEY, Channel
-from layouts.enums import Op, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType
 
 MS = 1_000_000
 

@@ -4,7 +4,9 @@ import pytest
 
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.completions import ERRORS
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpType
 from layouts.objects.qp import qpc_ext
 
 REQ, RESP = CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR

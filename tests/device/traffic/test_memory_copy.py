@@ -4,7 +4,9 @@ import pytest
 
 from emu.device.models import LINKS, MODELS
 from emu.driver.keys.signatures import Crc, Dif, SignatureKey
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.wqe import Opcode
 from layouts.objects.qp import qpc_ext
 from layouts.rings.wqe import DATA, INLINE, mmo_metadata_seg
 

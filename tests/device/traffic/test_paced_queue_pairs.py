@@ -8,7 +8,9 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from firmware_cmds.objects.scheduling import NIC, QUEUE_GROUP
 from firmware_cmds.objects.vport_scheduling import TSAR
-from layouts.enums import GeneralObject, Op, QpState, QpType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.general_object import GeneralObject
+from layouts.enums.qp import QpState, QpType
 from layouts.objects.qp import qpc_ext
 from layouts.objects.scheduling import sched_elem
 

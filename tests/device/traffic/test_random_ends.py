@@ -30,7 +30,9 @@ from emu.driver.verbs.queue_pair import QueuePair
 from emu.driver.verbs.shared_queue import SharedQueue
 from emu.driver.world.clock import HandClock
 from emu.driver.world.memory import Memory
-from layouts.enums import CqeOpcode, Op, QpType, RqType, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.qp import QpType, RqType
 
 pytestmark = pytest.mark.hostile
 

@@ -12,7 +12,9 @@ from emu.device.objects.queues.qp import Qp
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.dynamic import Initiator, Target
 from emu.driver.verbs.segments import SIGNALED
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, RqType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpType, RqType
 
 RES, REQ = (0, 1, 2), (0, 0x11, 0x22)
 """cs_res and cs_req, for no bytes, 32 and 64."""

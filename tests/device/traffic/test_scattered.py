@@ -32,7 +32,11 @@ from emu.driver.verbs.gsi import joined
 from emu.driver.world.cable import arrive
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import KLM
 
 pytestmark = pytest.mark.hostile

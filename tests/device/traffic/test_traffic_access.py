@@ -3,7 +3,10 @@
 import pytest
 
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, EventType, Op, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
 from layouts.rings.wqe import ATOMIC, DATA, RADDR
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC

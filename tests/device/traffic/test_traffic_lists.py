@@ -7,7 +7,9 @@ import pytest
 
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.segments import inline
-from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpState, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import DATA, RADDR
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC

@@ -5,7 +5,8 @@ from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
-from layouts.enums import CqeSyndrome, QpState, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 INFINITE = 7

@@ -2,7 +2,8 @@
 
 import pytest
 
-from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 
 TEXT = b"hello, me! " * 8
 

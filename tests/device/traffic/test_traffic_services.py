@@ -4,7 +4,9 @@ import pytest
 
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.segments import SIGNALED, SOLICITED
-from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpState, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import ATOMIC, DATA, MASKED_ATOMIC, RADDR, XRC, av
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC

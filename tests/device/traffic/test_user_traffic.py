@@ -7,7 +7,8 @@ from emu.driver.command.words import pack64, unpack64
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.node import Node
 from emu.driver.verbs.queue_pair import QueuePair
-from layouts.enums import CqeOpcode, Op, Status
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
 
 SHARED = 0xFFFF
 PAGE = 4096

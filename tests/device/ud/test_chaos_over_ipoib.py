@@ -10,8 +10,10 @@ from emu.driver.ethernet.underlay import IpoibInterface
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.host import shipped
 from emu.instruments.chaos.sets import read_sets
-from layouts.enums import EventType, QpType, Status
-from layouts.eth_enums import CqeChecked
+from layouts.enums.cmd import Status
+from layouts.enums.cqe import CqeChecked
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpType
 
 REQUESTS = 30
 """The latest moment of a failure."""

@@ -14,8 +14,10 @@ from emu.device.port.ib import ipoib
 from emu.driver.ethernet.frames import TCP, UDP, EthPacket, checksum
 from emu.driver.verbs.channels import GRH_BYTES, QKEY
 from emu.driver.verbs.segments import data_segments
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType, Status
-from layouts.eth_enums import CqeChecked, EthChecksum
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeChecked, CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import EthChecksum, Opcode
 from layouts.rings.eth_wqe import ETH, INLINE_HDR_START
 from layouts.rings.wqe import av
 

@@ -18,8 +18,11 @@ from emu.driver.ethernet.underlay import QKEY, IpoibInterface, underlay_context
 from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.gsi import joined
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType, Status
-from layouts.eth_enums import CqeChecked, EthChecksum, RqState, SqState
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeChecked, CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wq import RqState, SqState
+from layouts.enums.wqe import EthChecksum, Opcode
 from layouts.rings.wqe import av
 
 GRH = 40

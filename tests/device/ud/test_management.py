@@ -6,16 +6,11 @@ from emu.device.port.datagram import GSI_QKEY
 from emu.device.port.ib.port import SM_LID
 from emu.driver.verbs.gsi import GRH_BYTES, Gsi, joined
 from emu.driver.world.cable import set_link
-from layouts.enums import (
-    CqeOpcode,
-    EventType,
-    Op,
-    PhysState,
-    PortChange,
-    PortState,
-    QpState,
-    QpType,
-)
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.eqe import EventType, PortChange
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.vport import PhysState, PortState
 from layouts.rings.eqe import eqe_port_state
 from layouts.wire import sa
 from layouts.wire.mads import (

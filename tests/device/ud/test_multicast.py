@@ -6,7 +6,8 @@ from emu.driver.nodes.cable import DueTimers
 from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.channels import QKEY, Channel
 from emu.driver.verbs.gsi import joined, left
-from layouts.enums import Op, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType
 from layouts.wire.sa import JoinState
 
 GROUP = bytes.fromhex("ff12401bffff00000000000000000077")

@@ -6,7 +6,7 @@ from helpers.net.smi import PERMISSIVE, Smi
 from emu.device.port.ib import sma
 from emu.device.port.ib.port import SM_LID
 from emu.driver.verbs.gsi import Gsi
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 from layouts.wire.mads import (
     DIRECTION,
     MadStatus,

@@ -7,7 +7,11 @@ from emu.driver.verbs.channels import GRH_BYTES, QKEY, Channel
 from emu.driver.verbs.gsi import joined
 from emu.driver.world.cable import set_link
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import DATA, av
 from layouts.wire.mads import MAD_BYTES
 

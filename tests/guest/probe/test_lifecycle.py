@@ -9,7 +9,7 @@ import pytest
 from helpers.guest.kernel_log import RECOVERY, KernelLog, server_complaints
 
 from emu.guests import GuestStoppedError
-from layouts.enums import NicInterface
+from layouts.enums.hca import NicInterface
 
 pytestmark = pytest.mark.guest
 

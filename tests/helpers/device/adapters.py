@@ -22,7 +22,10 @@ from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from firmware_cmds import TABLE
-from layouts.enums import EventType, HcaVportField, Op, PortType, VportPolicy
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import EventType
+from layouts.enums.vport import HcaVportField, VportPolicy
 
 GUID = 0x0002_C903_00AD_0000
 PF = LINKS["connectx6"][PortType.ETH]

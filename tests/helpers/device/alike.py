@@ -30,7 +30,8 @@ from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.net.ib.local import LocalFabric
 from emu.server.service.links import Cabling, Links
 from firmware_cmds import TABLE
-from layouts.enums import Op, QpType, RqType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType, RqType
 
 PEER, NOBODY = "the peer's GID", "a GID that nobody has"
 MS = 1_000_000

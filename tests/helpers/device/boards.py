@@ -18,7 +18,7 @@ from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
 from firmware_cmds import TABLE
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 
 BOARD_GUID = GUID + 0x40
 LAG_TX_AFF = 1 << 15

@@ -9,7 +9,7 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 MACS = (0x02_11_22_33_44_55, 0x02_66_77_88_99_AA)
 NAMES = ("function 0", "function 1")

@@ -11,7 +11,8 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_rq, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import Op, PortType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from emu.driver.nodes.two_nodes import brought_up
 from emu.driver.verbs.node import Node
 from emu.driver.world.clock import HandClock
 from emu.driver.world.tap_wire import TapWire
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 
 def node_alone(model: str) -> Node:

@@ -34,7 +34,7 @@ from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from helpers.device.observed import Observers
 from helpers.device.snapshot import snapshot
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 
 
 @pytest.fixture(autouse=True)

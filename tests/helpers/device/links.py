@@ -12,7 +12,7 @@ from emu.driver.verbs.channels import Channel
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import SegmentSwitch
 from emu.server.service.links import Cabling
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 
 MS = 1_000_000
 SIZE = 64 << 10

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from layouts.enums import GeneralObject, Op, Opcode
-from layouts.eth_enums import MeterColor, MeterMode
+from layouts.enums.cmd import Op
+from layouts.enums.general_object import GeneralObject, MeterColor, MeterMode
+from layouts.enums.wqe import Opcode
 from layouts.objects.flow_meter import flow_meter_aso_obj, flow_meter_parameters
 from layouts.rings.aso_wqe import (
     ALWAYS_TRUE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 
 from emu.driver.world.cable import set_link
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 
 
 def port_event_queue(driver, function, **options):

@@ -6,8 +6,11 @@ from emu.device.models import MODELS
 from emu.device.models.board_ports import with_port_selection
 from emu.driver.ethernet.flow_fields import entry_fields, group_fields
 from emu.driver.ethernet.flows import Flows
-from layouts.enums import GeneralObject, Op
-from layouts.eth_enums import FlowDestination, FlowGroupType, FlowTableType, LagPortSelect
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowGroupType, FlowTableType
+from layouts.enums.fte import FlowDestination
+from layouts.enums.general_object import GeneralObject
+from layouts.enums.lag import LagPortSelect
 from layouts.steering import match_definer as layout
 from layouts.steering.fte import dest_format_struct
 

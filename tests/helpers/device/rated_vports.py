@@ -15,8 +15,10 @@ from emu.driver.world.tap_wire import TapWire
 from firmware_cmds.objects.scheduling import E_SWITCH
 from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
 from helpers.device.adapters import Member, made_with_switch
-from layouts.enums import Op, PortType, QpType
-from layouts.eth_enums import FlowTableType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.qp import QpType
 
 MODEL = with_switch(LINKS["connectx6dx"][PortType.ETH])
 FIRST, SECOND, UPLINK = 5, 6, 0xFFFF

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 
 def missing(op):

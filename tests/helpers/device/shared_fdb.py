@@ -17,8 +17,8 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.tap_wire import TapWire
 from helpers.device.adapters import GUID, Member
 from helpers.device.boards import remap
-from layouts.enums import Op
-from layouts.eth_enums import FlowTableType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
 
 MANAGER, VPORT, UPLINK = 0, 5, 0xFFFF
 FRAME = EthPacket(payload=b"through either port").frame()

@@ -9,7 +9,7 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.queues.qp import Qp
 from emu.device.state.caps import GROUPS
-from layouts.enums import CapMode
+from layouts.enums.caps import CapMode
 from layouts.prm import Prm
 
 _REPORTS = {"armed", "has_write_failed", "is_losing", "overruns", "pi"}

@@ -12,7 +12,8 @@ from emu.driver.command.driver import Driver
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from firmware_cmds import TABLE
-from layouts.enums import Op, PortType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
 
 GUID = 0x0002_C903_00BD_0000
 SRIOV = 0x180

@@ -16,8 +16,10 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.driver.world.tap_wire import TapWire
 from firmware_cmds import TABLE
-from layouts.enums import EventType, Op, PortType
-from layouts.eth_enums import VhcaState
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.eqe import EventType
+from layouts.enums.hca import VhcaState
 from layouts.rings.eqe import eqe_vhca_state
 
 MOST = 64

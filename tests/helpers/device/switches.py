@@ -8,7 +8,8 @@ from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.tap_wire import TapWire
 from helpers.device.adapters import Member, made_with_switch
-from layouts.eth_enums import FlowAction, FlowTableType
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
 
 UPLINK = 0xFFFF
 LAST = 15

@@ -22,8 +22,10 @@ from emu.driver.ethernet.sniffer import Sniffer
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.keys import umr
 from helpers.device.waiting import case, in_a_round_that_is_over
-from layouts.enums import CqPeriodMode, Op, Opcode
-from layouts.eth_enums import RqState, SqState
+from layouts.enums.cmd import Op
+from layouts.enums.cq import CqPeriodMode
+from layouts.enums.wq import RqState, SqState
+from layouts.enums.wqe import Opcode
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import wqe_umr_ctrl_seg
 

@@ -8,7 +8,8 @@ from emu.driver.verbs.dynamic import Initiator, Target
 from emu.driver.verbs.tag_queue import request
 from helpers.device.tags import TaggedEnds
 from helpers.device.waiting import case, write
-from layouts.enums import QpType, RegId
+from layouts.enums.qp import QpType
+from layouts.enums.regs import RegId
 from layouts.regs.roce_accl import roce_accl_reg
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC

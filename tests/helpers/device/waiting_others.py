@@ -9,7 +9,9 @@ from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.dynamic import Initiator, Target
 from helpers.device.waiting import case, in_a_round_that_is_over, write
-from layouts.enums import Op, Opcode, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import CTRL
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC

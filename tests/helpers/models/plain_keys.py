@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from emu.driver.command.words import pack64
 from emu.driver.keys.umr import ANY_QPN, OFFSET, umr
-from layouts.enums import AccessMode, Op
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
 from layouts.rings.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 PAGE = 4096

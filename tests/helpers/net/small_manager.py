@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from helpers.net.smi import Smi
-from layouts.enums import Op, PortState
+from layouts.enums.cmd import Op
+from layouts.enums.vport import PortState
 from layouts.wire.mads import (
     DIRECTION,
     Method,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.driver.verbs.gsi import Gsi
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 from layouts.wire.mads import Method, MgmtClass, smp
 
 PERMISSIVE = 0xFFFF

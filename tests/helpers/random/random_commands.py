@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 from emu.device.engine.qp.transitions import TRANSITIONS
 from emu.driver.command.words import pack64
 from emu.driver.ethernet.rings import rq_fields, sq_fields
-from layouts.enums import AccessMode, BootPages, Op, QpType, RegId, RqType
-from layouts.eth_enums import RqState
+from layouts.enums.cmd import Op
+from layouts.enums.hca import BootPages
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpType, RqType
+from layouts.enums.regs import RegId
+from layouts.enums.wq import RqState
 
 LIMITS = {
     "log_max_pd": 2, "log_max_xrcd": 1, "log_max_transport_domain": 1, "log_max_cq": 2,

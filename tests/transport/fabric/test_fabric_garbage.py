@@ -25,7 +25,7 @@ from emu.server.net.fabric.address import FabricError
 from emu.server.net.fabric.connection import HARD_BYTES, LIFETIME_NS
 from emu.server.net.fabric.hub import GREETING_NS, MAX_UNGREETED
 from emu.server.net.fabric.protocol import HEADER, MAX_BODY, FrameKind, Identity
-from layouts.enums import CqeSyndrome
+from layouts.enums.cqe import CqeSyndrome
 from layouts.wire.bth import PacketKind, Service
 
 pytestmark = pytest.mark.hostile

@@ -17,7 +17,8 @@ from emu.server.net.fabric.election import (
     PATIENCE_NS,
 )
 from emu.server.net.fabric.protocol import Identity
-from layouts.enums import CqeSyndrome, PortChange
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import PortChange
 
 GUID = 0x1234_5678_9ABC_DEF0
 TEXT = b"over there"

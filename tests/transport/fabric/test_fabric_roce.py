@@ -21,7 +21,7 @@ from emu.server.net.ib.sockets import SocketFabric
 from emu.server.service.links import Cabling, Links
 from emu.server.vfio.loop import Loop
 from firmware_cmds import TABLE
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 
 ETHERNET = Identity(is_ethernet=True)
 SIZE = 1 << 18

@@ -9,7 +9,9 @@ from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import QKEY, Channel
 from emu.driver.verbs.gsi import Gsi
 from emu.server.service.links import Cabling, Links
-from layouts.enums import CqeOpcode, Op, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.qp import QpType
 from layouts.wire import sa
 from layouts.wire.bth import PacketKind
 from layouts.wire.components import Components

@@ -9,7 +9,7 @@ from emu.cli import main
 from emu.device.faults.schema import ACTIONS, POINTS
 from emu.device.models import MODELS
 from emu.server.service.views import kind_named
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 
 
 def offered(line, shell="zsh"):

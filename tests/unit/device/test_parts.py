@@ -9,7 +9,7 @@ from emu.device.state.events import Events
 from emu.device.state.parts.scheduler import Scheduler
 from emu.device.state.probes import Probes
 from emu.device.state.view_cache import ViewCache
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 
 
 class TestScheduler:

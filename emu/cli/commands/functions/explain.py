@@ -18,7 +18,7 @@ from emu.cli.shared.error_codes import ErrorCodes, codes_in, meanings
 from emu.cli.shared.tables import Hanging
 from emu.device.cmdif.reasons import Reason, collect
 from emu.host.user_error import UserError
-from layouts.enums import Status, op_name
+from layouts.enums.cmd import Status, op_name
 
 _DRIVERS_OWN = 0xBADD00DE
 """MLX5_DRIVER_SYND (core/cmd.c: mlx5_internal_err_ret_value): the command was not sent."""

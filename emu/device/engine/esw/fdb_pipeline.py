@@ -39,7 +39,7 @@ from emu.device.port.eth.headers import UPLINK, FrameError, Marked, source_of
 from emu.device.port.eth.vlan import pad
 from emu.device.rounds.costs import STEPS_PER_COPY, STEPS_PER_DECISION
 from emu.device.rounds.portions import Portions
-from layouts.eth_enums import ModifyField
+from layouts.enums.modify_header import ModifyField
 
 if TYPE_CHECKING:
     from emu.device.rounds.budget import Budget

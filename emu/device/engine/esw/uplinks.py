@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.esw.sharing import switch_behind
 from emu.device.engine.lag.selection import selected
 from emu.device.port.eth.headers import UPLINK
-from layouts.eth_enums import LagPortSelect
+from layouts.enums.lag import LagPortSelect
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Adapter, Vhca

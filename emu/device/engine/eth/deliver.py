@@ -26,8 +26,9 @@ from emu.device.port.eth.fcs import with_fcs
 from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, Headers, parse
 from emu.device.port.eth.vlan import strip_tag
 from emu.device.rounds.costs import STEPS_PER_DELIVERY
-from layouts.enums import CqeOpcode
-from layouts.eth_enums import CqeChecked, CqeHeader, ModifyField, RqState
+from layouts.enums.cqe import CqeChecked, CqeHeader, CqeOpcode
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.wq import RqState
 from layouts.rings.eth_cqe import ETH_CQE, SHAMPO, SHAMPO_AT
 
 if TYPE_CHECKING:

@@ -29,8 +29,11 @@ from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.headers import FrameError, Headers, parse
 from emu.device.port.ib import ipoib
 from emu.device.rounds.costs import STEPS_PER_DELIVERY, STEPS_PER_FRAME
-from layouts.enums import CqeOpcode, Opcode, QpState
-from layouts.eth_enums import CqeChecked, FlowTableType, RqState
+from layouts.enums.cqe import CqeChecked, CqeOpcode
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.qp import QpState
+from layouts.enums.wq import RqState
+from layouts.enums.wqe import Opcode
 from layouts.rings.eth_cqe import ETH_CQE
 
 if TYPE_CHECKING:

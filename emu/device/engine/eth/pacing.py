@@ -24,7 +24,7 @@ from emu.device.objects.eth.sq import AnySq
 from emu.device.port.eth.traffic import frame_priority
 from emu.device.rounds.costs import LOG_LISTED_PER_STEP, STEPS_PER_NEW_PACING, STEPS_PER_REPACING
 from emu.device.rounds.portions import Portions
-from layouts.eth_enums import SqState
+from layouts.enums.wq import SqState
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca

@@ -14,7 +14,7 @@ from emu.device.engine.events import completions
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.send_queue import Wqe
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 from layouts.rings.cqe import CQE, TIME_MASK
 from layouts.rings.eth_wqe import ETH
 from layouts.rings.wqe import DS

@@ -30,8 +30,9 @@ from emu.device.ports import DmaError
 from emu.device.rounds.sizes import FLUSHED_PER_POLL
 from emu.device.state.error_queue_poller import INTERVAL_NS
 from emu.device.state.polls import polls
-from layouts.enums import CqeSyndrome, EventType
-from layouts.eth_enums import RqState, SqState
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.wq import RqState, SqState
 
 if TYPE_CHECKING:
     from emu.device.state.completions import Completions

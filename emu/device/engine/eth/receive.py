@@ -37,7 +37,7 @@ from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CUT_PER_STEP
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

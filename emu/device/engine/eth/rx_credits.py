@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from emu.device.port.eth.traffic import GROUP_BIT, MAC_BYTES
 from emu.device.ports import DmaError
 from emu.device.rounds.costs import LOG_CREDITS_PER_STEP, LOG_EXPIRED_PER_STEP
-from layouts.enums import PortType
-from layouts.eth_enums import RqState
+from layouts.enums.caps import PortType
+from layouts.enums.wq import RqState
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Adapter

@@ -36,8 +36,9 @@ from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import STEPS_PER_WQE
 from emu.device.rounds.sizes import FRAMES_PER_POLL
 from emu.device.state.polls import polls
-from layouts.enums import CqeSyndrome, Opcode
-from layouts.eth_enums import SqState
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.wq import SqState
+from layouts.enums.wqe import Opcode
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -34,7 +34,7 @@ from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.headers import TCP, Headers
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_HELD
-from layouts.eth_enums import RqState
+from layouts.enums.wq import RqState
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -16,7 +16,7 @@ from emu.device.engine.events import completions
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.strides import Strides
 from emu.device.objects.queues.receive_queue import RecvWqe
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 from layouts.rings.eth_cqe import ETH_CQE
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from emu.device.port.eth.traffic import FCS_BYTES, GROUP_BIT, MAC_BYTES
 from emu.device.port.eth.vlan import insert_tag
 from emu.device.rounds.costs import STEPS_PER_FRAME
 from emu.device.state.points import FaultPoint
-from layouts.enums import Opcode
-from layouts.eth_enums import EthChecksum
+from layouts.enums.wqe import EthChecksum, Opcode
 from layouts.rings.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN
 from layouts.rings.wqe import DS
 

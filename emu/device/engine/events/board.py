@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.eq import raise_event
 from emu.device.objects.queues.eq import Eq
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.rings.eqe import eqe_port_module, eqe_temp_warning
 
 if TYPE_CHECKING:

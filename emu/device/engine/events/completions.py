@@ -16,7 +16,8 @@ from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.srq import SrqForm
 from emu.device.rounds.costs import STEPS_PER_ERROR
 from emu.device.state.points import FaultPoint
-from layouts.enums import CqeOpcode, CqeSyndrome, CqNotification
+from layouts.enums.cq import CqNotification
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
 from layouts.rings.cqe import (
     CQE,
     CQE_BYTES,

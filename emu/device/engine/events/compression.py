@@ -25,8 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final
 
-from layouts.enums import CqeFormat, CqeOpcode, MiniCqeFormat
-from layouts.eth_enums import CqeChecked
+from layouts.enums.cqe import CqeChecked, CqeFormat, CqeOpcode, MiniCqeFormat
 from layouts.rings.cqe import CQE_BYTES, OP_OWN, cqe64
 from layouts.rings.mini_cqe import PER_ARRAY
 

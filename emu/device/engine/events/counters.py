@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.queue import Queue

@@ -25,7 +25,10 @@ from emu.device.errors import BadParamError, CmdError
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.cq import Cq, Moderation
 from emu.device.ports import DmaError
-from layouts.enums import CqeOpcode, CqErrorSyndrome, CqNotification, CqStatus, EventType, Status
+from layouts.enums.cmd import Status
+from layouts.enums.cq import CqNotification, CqStatus
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.eqe import CqErrorSyndrome, EventType
 from layouts.rings.cqe import CQE_BYTES, OP_OWN
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.objects.queues.eq import Eq, VectorModeration
 from emu.device.ports import Buffer, DmaError
 from emu.device.state.points import FaultPoint
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.rings.eqe import EQE_BYTES, EQE_DATA_OFFSET
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
 from layouts.objects.qp import cqe_error_syndrome
 
 

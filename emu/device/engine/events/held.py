@@ -23,7 +23,8 @@ from emu.device.engine.events.cq import (
 )
 from emu.device.objects.queues.cq import Compression, Cq
 from emu.device.ports import DmaError
-from layouts.enums import CqErrorSyndrome, CqNotification
+from layouts.enums.cq import CqNotification
+from layouts.enums.eqe import CqErrorSyndrome
 from layouts.rings.cqe import OP_OWN
 from layouts.rings.mini_cqe import PER_BLOCK
 

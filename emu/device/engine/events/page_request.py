@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.engine.events import eq as eq_engine
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.rings.eqe import eqe_page_req
 
 if TYPE_CHECKING:

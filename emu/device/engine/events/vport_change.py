@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.port.eth.vport import NicVport, VportChange
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.rings.eqe import eqe_vport_change
 
 if TYPE_CHECKING:

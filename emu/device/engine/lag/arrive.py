@@ -12,7 +12,7 @@ from emu.device.engine.eth import receive, roce, sniffer
 from emu.device.engine.eth.steering.packet_context import counts_of
 from emu.device.port.eth.headers import FrameError
 from emu.device.port.eth.traffic import FCS_BYTES
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Adapter, Vhca

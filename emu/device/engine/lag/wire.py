@@ -18,7 +18,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.datagram import RoceDestination, frame_of
 from emu.device.port.eth.roce.gids import NO_GID
 from emu.device.port.eth.wire import EthWireWrapper
-from layouts.eth_enums import LagPortSelect
+from layouts.enums.lag import LagPortSelect
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Adapter, Vhca

@@ -40,7 +40,7 @@ from emu.device.objects.object import DRIVER_UID
 from emu.device.objects.queues.receive_queue import Segment
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ACCESS
-from layouts.enums import AccessMode
+from layouts.enums.mkey import AccessMode
 
 if TYPE_CHECKING:
     from emu.device.objects.table import Table

@@ -29,7 +29,10 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import COST_OF_ENDING, EVENTS_PER_POLL, FAULTS_PER_PORTION
 from emu.device.state.points import FaultPoint
-from layouts.enums import EventType, Opcode, QpState, QpType, Status
+from layouts.enums.cmd import Status
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 
 if TYPE_CHECKING:
     from emu.device.engine.mr.access_error import AccessError

@@ -9,7 +9,7 @@ from emu.device.port.eth.plain import plain
 from emu.device.port.eth.traffic import BROADCAST, GROUP_BIT, MAC_BYTES
 from emu.device.ports import DmaError
 from emu.device.rounds.costs import STEPS_PER_DELIVERY
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 from layouts.rings.wqe import DATA
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.eth.nodnic import LKEY, LOG_RING_BYTES
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 from layouts.function.nodnic import nodnic_ring
 from layouts.rings.cqe import CQE_BYTES, OP_OWN, SEND_CQE
 from layouts.rings.wqe import DATA, INLINE

@@ -16,7 +16,8 @@ from emu.device.port.eth.headers import ETHERNET_BYTES
 from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.ports import DmaError
 from emu.device.rounds.costs import STEPS_PER_FRAME
-from layouts.enums import CqeOpcode, Opcode
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.wqe import Opcode
 from layouts.rings.eth_wqe import ETH, INLINE_HDR_START
 from layouts.rings.wqe import DS, INLINE_LENGTH, WQEBB
 

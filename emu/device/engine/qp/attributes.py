@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.transitions import AFFINITY, Selection
 from emu.device.errors import BadParamError
-from layouts.enums import Op, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpType
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp

@@ -17,7 +17,8 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.objects.queues.srq import Srq
 from emu.device.ports import DmaError
-from layouts.enums import EventType, QpType
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpType
 
 if TYPE_CHECKING:
     from emu.device.state.events import Events

@@ -22,7 +22,9 @@ from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.ports import DmaError
 from emu.device.rounds.sizes import FLUSHED_PER_POLL
 from emu.device.state.error_queue_poller import INTERVAL_NS
-from layouts.enums import CqeSyndrome, EventType, QpState, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.srq import Srq

@@ -21,7 +21,9 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvWqe
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.objects.queues.srq import Srq
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.state.completions import Completions

@@ -15,7 +15,8 @@ from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.qp.transitions import Selection
 from emu.device.errors import BadParamError
-from layouts.enums import EventType, PmState
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import PmState
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp

@@ -27,7 +27,10 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import COUNTER_MASK, BadWqeError, Wqe
 from emu.device.state.points import FaultPoint
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Opcode, QpState, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps

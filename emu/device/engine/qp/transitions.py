@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.errors import BadParamError
-from layouts.enums import Op, QpState
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpState
 
 if TYPE_CHECKING:
     from layouts.objects.qp import qpc

@@ -18,7 +18,7 @@ from emu.device.engine.rc.headers import objection
 from emu.device.objects.queues.direct_path import DirectPath
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import OPS, BadPacketError, Packet
-from layouts.enums import PmState, QpType
+from layouts.enums.qp import PmState, QpType
 from layouts.wire.bth import PacketKind
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome
 from emu.device.objects.queues.qp import Qp
-from layouts.enums import EventType, QpType
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import QpType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

@@ -20,7 +20,7 @@ from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Dropped, Outcome, TooFragmented
 from emu.device.objects.queues.qp import Qp
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.srq import Srq

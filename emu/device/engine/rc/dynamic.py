@@ -29,7 +29,8 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.ib import partitions
 from emu.device.rounds.sizes import COST_OF_ENDING, RESPONDERS_FREED_PER_POLL
-from layouts.enums import CqeSyndrome, QpState, QpType, RqType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpState, QpType, RqType
 from layouts.objects.qp import qpc
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.state.hca import Hca
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK
 

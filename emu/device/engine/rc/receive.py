@@ -32,7 +32,8 @@ from emu.device.objects.queues.receive_request import ReceiveRequest, receive_re
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.tag_list import TagEntry, TagList, TagMatch
 from emu.device.ports import DmaError
-from layouts.enums import CqeOpcode, CqeSyndrome, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpType
 from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES
 from layouts.rings.tag_matching import TmAppOp
 

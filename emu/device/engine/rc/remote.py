@@ -27,7 +27,8 @@ from emu.device.objects.queues.page_fault import FaultedAccess, PageFault, PageF
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.rounds.budget import SEGMENT_BUDGET, STEPS_AHEAD
-from layouts.enums import CqeSyndrome, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

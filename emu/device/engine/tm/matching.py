@@ -18,7 +18,7 @@ from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.tag_list import TagEntry, TagList, TagMatch
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 from layouts.rings.tag_matching import TmAppOp
 from layouts.wire.tmh import MAX_RNDV_BYTES, RNDV_BYTES, TMH, TmhOp, tmh
 

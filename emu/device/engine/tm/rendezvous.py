@@ -21,7 +21,9 @@ from emu.device.objects.queues.rendezvous import AdapterWqe, Rendezvous
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.tag_list import TagEntry, TagMatch
-from layouts.enums import CqeOpcode, Opcode, QpState
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.qp import QpState
+from layouts.enums.wqe import Opcode
 from layouts.rings.tag_matching import TmAppOp
 from layouts.rings.wqe import CTRL, DATA, DS, INLINE, RADDR, WQEBB
 from layouts.wire.tmh import RNDV_BYTES, RVH, TmhOp, tmh

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 from layouts.rings.cqe import CQE, TIME_MASK
 from layouts.rings.tag_matching import APP_TAG_MATCHING, CQE_APP, CQE_APP_AT, TmAppOp, tm_cqe
 

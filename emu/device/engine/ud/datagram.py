@@ -37,7 +37,8 @@ from emu.device.port.ib import ipoib, partitions
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import STEPS_PER_DATAGRAM
-from layouts.enums import CqeOpcode, CqeSyndrome, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpType
 
 if TYPE_CHECKING:
     from emu.device.port.link import AddressVectors, KeyViolations

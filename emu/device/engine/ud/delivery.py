@@ -19,7 +19,8 @@ from emu.device.port.ib import pma, sma
 from emu.device.port.ib.datagram import answer_to, may_manage
 from emu.device.rounds.portions import Portions
 from emu.device.state.containment import contain
-from layouts.enums import PortType, QpType
+from layouts.enums.caps import PortType
+from layouts.enums.qp import QpType
 from layouts.wire.mads import MAD_BYTES, MgmtClass, pma_mad
 
 if TYPE_CHECKING:

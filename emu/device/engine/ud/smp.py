@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.port.ib import managed_sma, sma
-from layouts.enums import EventType, PortChange, PortState
+from layouts.enums.eqe import EventType, PortChange
+from layouts.enums.vport import PortState
 from layouts.rings.eqe import eqe_port_state
 from layouts.wire.mads import Method, SmpAttr, port_info, smp
 

@@ -19,7 +19,7 @@ from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.state.caps import Caps
 from emu.device.state.hca import Hca
-from layouts.enums import Opcode
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import (
     ATOMIC,
     EXTENDED_ATOMIC,

@@ -14,7 +14,8 @@ from emu.device.objects.queues.qp_context import DATAGRAM
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram
 from emu.device.state.hca import Hca
-from layouts.enums import Opcode, QpType
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 
 
 @wqe_op(Opcode.SEND, DATAGRAM)

@@ -22,7 +22,7 @@ from emu.device.port.datagram import Datagram, Destination, LargeSend
 from emu.device.port.eth.headers import FrameError
 from emu.device.port.ib import ipoib
 from emu.device.state.hca import Hca
-from layouts.eth_enums import EthChecksum
+from layouts.enums.wqe import EthChecksum
 from layouts.rings.eth_wqe import ETH, INLINE_HDR_START
 from layouts.rings.wqe import DS
 

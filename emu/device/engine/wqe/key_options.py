@@ -14,7 +14,7 @@ from emu.device.engine.mr.signature import Signature
 from emu.device.objects.memory.dek import Dek
 from emu.device.objects.memory.mkey import OCTWORD, KeySignature, Mkey
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
-from layouts.enums import AccessMode
+from layouts.enums.mkey import AccessMode
 
 if TYPE_CHECKING:
     from emu.device.objects.memory.psv import Psv

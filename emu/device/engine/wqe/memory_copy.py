@@ -16,7 +16,8 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 from emu.device.state.hca import Hca
-from layouts.enums import Opcode, QpType
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import DATA, DS, INLINE
 
 DMA: Final = 1

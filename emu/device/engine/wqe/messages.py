@@ -30,7 +30,8 @@ from emu.device.port.datagram import Destination
 from emu.device.port.link import AddressVectors
 from emu.device.rounds.budget import POLL_BUDGET, STEPS_PER_ACCESS
 from emu.device.state.hca import Hca
-from layouts.enums import Opcode, QpType
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
 
 SOLICITED: Final = 1 << 1

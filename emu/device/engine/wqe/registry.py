@@ -19,7 +19,8 @@ from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.datagram import Datagram, LargeSend
-from layouts.enums import Opcode, QpType
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

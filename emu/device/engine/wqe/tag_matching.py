@@ -15,7 +15,8 @@ from emu.device.objects.queues.receive_queue import scatter_list
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.objects.queues.tag_list import TagEntry, TagList
 from emu.device.state.hca import Hca
-from layouts.enums import Opcode, QpType
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.tag_matching import TM_CQE_REQ, TM_SW_CNT, TmAppOp, TmOpcode, wqe_tm_seg
 from layouts.rings.wqe import DS, INLINE
 

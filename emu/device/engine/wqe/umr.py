@@ -30,7 +30,9 @@ from emu.device.objects.memory.translations import CHUNK, DENSE_BYTES
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.rounds.costs import LOG_TRANSLATION_BYTES_PER_STEP
-from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
+from layouts.enums.mkey import AccessMode, MkeyMask
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode, UmrFlag
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, SET_PSV, UMR_CTRL
 

@@ -24,7 +24,7 @@ from emu.device.faults.registry import Parameter, Problem
 from emu.device.faults.rule import Assignments, Rule
 from emu.device.ports import DmaError
 from emu.device.rounds.portions import Portions
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 from layouts.prm import Prm
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
-from layouts.enums import DeliveryStat, Op, Status
+from layouts.enums.cmd import DeliveryStat, Op, Status
 
 DONE_POINT: FaultPoint[[CommandInterface, CommandRequest], Portions[bool]] = FaultPoint("cmd.done")
 COMPLETION_POINT: FaultPoint[[CommandInterface, CommandRequest], bool] = FaultPoint(

@@ -27,7 +27,9 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.state.hca import Hca
-from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.prm import Prm
 from layouts.rings.cqe import OP_OWN, cqe64
 

@@ -43,7 +43,7 @@ from emu.device.faults.registry import Parameter, Problem, effect, point
 from emu.device.faults.rule import Rule
 from emu.device.pci import Correctable, Uncorrectable
 from emu.device.trace.decode import event_layout
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.function.caps import cmd_hca_cap
 from layouts.function.iseg import init_seg
 

@@ -16,7 +16,7 @@ from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Buffer, Interrupts
 from emu.device.state.points import FaultPoint
 from emu.device.trace.decode import event_layout
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 from layouts.prm import Prm
 from layouts.rings.eqe import eqe_comp
 

@@ -18,7 +18,7 @@ from emu.device.faults.parameters import COUNT, of_bits, repetitions, set_of
 from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.queues.page_fault import PageFault, PageFaultType, Side
-from layouts.enums import EventType
+from layouts.enums.eqe import EventType
 
 _FIELDS = (
     EventField("kind", PageFaultType, is_recorded=True), EventField("side", Side, is_recorded=True),

@@ -13,7 +13,7 @@ from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.port.eth.frame import Frame
 from emu.device.state.sub_functions import SubFunction
-from layouts.eth_enums import VhcaState
+from layouts.enums.hca import VhcaState
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca

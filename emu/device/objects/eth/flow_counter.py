@@ -14,7 +14,7 @@ from emu.device.errors import CmdError
 from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
 from emu.device.objects.table import Table
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 COUNTERS_PER_UNIT: Final = 128
 """Counters of a bulk of size 1 (mlx5_ifc.h: MLX5_FC_BULK_SIZE_FACTOR)."""

@@ -15,7 +15,7 @@ from emu.device.objects.domains import Pd
 from emu.device.objects.eth.reshape import Step
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
-from layouts.eth_enums import MeterColor, MeterMode
+from layouts.enums.general_object import MeterColor, MeterMode
 from layouts.objects.flow_meter import flow_meter_parameters
 
 LOG_MAX_IN_RANGE: Final = 6

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
 
 
 def limit_of(field: str) -> Callable[[Limits], int]:

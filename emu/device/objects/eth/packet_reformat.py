@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
-from layouts.eth_enums import ReformatType
+from layouts.enums.packet_reformat import ReformatType
 
 MAX_MOVED = 64
 """Maximum size and maximum offset of inserted or removed headers, in bytes."""

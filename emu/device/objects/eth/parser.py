@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from layouts.eth_enums import VXLAN_PORTS
+from layouts.enums.packet_reformat import VXLAN_PORTS
 
 
 class Parser(NamedTuple):

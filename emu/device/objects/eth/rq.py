@@ -15,7 +15,7 @@ from emu.device.objects.queues.queue import FIRST_QPN, QUEUE_NUMBERS, Queue
 from emu.device.objects.queues.receive_queue import RecvQueue
 from emu.device.objects.queues.srq import Srq
 from emu.device.ports import Timer
-from layouts.eth_enums import RqState
+from layouts.enums.wq import RqState
 
 if TYPE_CHECKING:
     from layouts.objects.rq import rqc

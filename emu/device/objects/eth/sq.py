@@ -14,7 +14,7 @@ from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.queue import QUEUE_NUMBERS, Queue
 from emu.device.objects.queues.send_queue import SendRing
 from emu.device.ports import Timer
-from layouts.eth_enums import SqState
+from layouts.enums.wq import SqState
 
 if TYPE_CHECKING:
     from layouts.objects.sq import sqc

@@ -11,7 +11,7 @@ from emu.device.objects.domains import LoopbackSource, TransportDomain
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import MAX_CHILDREN, Object
-from layouts.eth_enums import PacketMerge, RxHashFn, SelfLbBlock
+from layouts.enums.tir import PacketMerge, RxHashFn, SelfLbBlock
 
 if TYPE_CHECKING:
     from layouts.objects.rqt import rqtc

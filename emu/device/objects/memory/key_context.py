@@ -10,7 +10,7 @@ from emu.device.errors import BadParamError
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT
 from emu.device.objects.memory.rights import ALL_RIGHTS, LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_WRITE
 from emu.device.ports import Buffer
-from layouts.enums import AccessMode
+from layouts.enums.mkey import AccessMode
 
 if TYPE_CHECKING:
     from emu.device.objects.numbering import Capabilities

@@ -25,7 +25,7 @@ from emu.device.objects.memory.umem import Umem
 from emu.device.objects.memory.views import Span, Views
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
-from layouts.enums import AccessMode
+from layouts.enums.mkey import AccessMode
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import KLM
 

@@ -12,7 +12,8 @@ from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Timer
-from layouts.enums import CompressionLayout, CqNotification, CqStatus, MiniCqeFormat
+from layouts.enums.cq import CompressionLayout, CqNotification, CqStatus
+from layouts.enums.cqe import MiniCqeFormat
 from layouts.rings.cqe import CQE_BYTES
 
 if TYPE_CHECKING:

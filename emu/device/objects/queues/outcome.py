@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from layouts.enums import CqeSyndrome
+from layouts.enums.cqe import CqeSyndrome
 
 
 class NakCode(IntEnum):

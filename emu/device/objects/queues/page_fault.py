@@ -16,7 +16,7 @@ from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.objects.queues.outcome import Outcome
-from layouts.enums import PageFaultSubtype
+from layouts.enums.eqe import PageFaultSubtype
 from layouts.rings.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
 if TYPE_CHECKING:

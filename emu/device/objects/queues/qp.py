@@ -18,7 +18,7 @@ from emu.device.objects.queues.srq import Srq
 from emu.device.objects.queues.streams import DciStreams
 from emu.device.ports import Timer
 from emu.device.rounds.sizes import COST_OF_ENDING
-from layouts.enums import PmState, QpState, QpType
+from layouts.enums.qp import PmState, QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.dct import Responder

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.objects.queues.direct_path import Marks
 from emu.device.objects.queues.queue import Queue
-from layouts.enums import PmState, QpType
+from layouts.enums.qp import PmState, QpType
 from layouts.wire.bth import Service
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from emu.device.port.counts import Traffic
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.traffic import FCS_BYTES, Direction
-from layouts.eth_enums import CountersGroup
+from layouts.enums.regs import CountersGroup
 from layouts.regs import port_counters as layout
 from layouts.regs.reg import ib_port_cntrs_grp_data_layout
 

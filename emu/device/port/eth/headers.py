@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final
 
 from emu.device.objects.eth.parser import PARSER
-from layouts.eth_enums import FlowSource
+from layouts.enums.fte import FlowSource
 
 UPLINK: Final = 0xFFFF
 """The number of the uplink vPort, which is the cable of the physical port (MLX5_VPORT_UPLINK)."""

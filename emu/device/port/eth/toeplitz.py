@@ -15,7 +15,8 @@ from operator import xor
 from typing import ClassVar, Final
 
 from emu.device.port.eth.headers import AH, ESP, TCP, UDP, Headers
-from layouts.eth_enums import CqeHashType, HashField, L3ProtType, L4ProtType, RxHashFn
+from layouts.enums.cqe import CqeHashType
+from layouts.enums.tir import HashField, L3ProtType, L4ProtType, RxHashFn
 
 KEY_BYTES: Final = 40
 INPUT_BYTES: Final = KEY_BYTES - 4

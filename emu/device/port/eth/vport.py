@@ -18,7 +18,7 @@ from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.counts import Traffic
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.traffic import KINDS, Direction
-from layouts.eth_enums import VportAdminState
+from layouts.enums.vport import VportAdminState
 
 _AUTO: Final = VportAdminState.AUTO
 _UP: Final = VportAdminState.UP

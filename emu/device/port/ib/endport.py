@@ -19,7 +19,7 @@ from emu.device.port.ib.port import (
     IbPort,
 )
 from emu.device.rounds.costs import LOG_PKEYS_PER_STEP, STEPS_PER_PORT
-from layouts.enums import PhysState, PortState
+from layouts.enums.vport import PhysState, PortState
 from layouts.wire.mads import BASE_VERSION, NodeType, node_info, port_info
 
 VENDOR_ID: Final = 0x02C9

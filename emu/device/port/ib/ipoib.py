@@ -11,7 +11,7 @@ from typing import Final
 from emu.device.port.eth import checksum
 from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, parse
 from emu.device.port.eth.segment import segment
-from layouts.eth_enums import CqeChecked
+from layouts.enums.cqe import CqeChecked
 
 ENCAPSULATION_BYTES: Final = 4
 _ETHERTYPE_BYTES: Final = 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from layouts.enums import PhysState, PortState
+from layouts.enums.vport import PhysState, PortState
 from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import pkey_table, port_info
 

@@ -20,7 +20,7 @@ from emu.device.port.ib.managed import (
 )
 from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, IbPort
 from emu.device.port.ib.sma import Handler
-from layouts.enums import CapMask1
+from layouts.enums.vport import CapMask1
 from layouts.wire.mads import Method, SmpAttr, port_info, smp
 
 EXTENDED_SPEEDS: Final = 1 << 31

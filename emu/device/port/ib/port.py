@@ -16,7 +16,7 @@ from emu.device.port.ib.managed import ManagedPort
 from emu.device.port.ib.vport import HcaVport
 from emu.device.port.packet import GlobalHeader, Packet
 from emu.device.port.recovery import LossRecovery
-from layouts.enums import CapMask1, PhysState, PortState, VportPolicy
+from layouts.enums.vport import CapMask1, PhysState, PortState, VportPolicy
 from layouts.rings.wqe import av
 from layouts.wire.bth import LRH
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from layouts.enums import VportPolicy
+from layouts.enums.vport import VportPolicy
 
 
 @dataclass(slots=True)

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from layouts.enums import CapType, RegId, op_name
+from layouts.enums.caps import CapType
+from layouts.enums.cmd import op_name
+from layouts.enums.regs import RegId
 
 
 @dataclass(slots=True)

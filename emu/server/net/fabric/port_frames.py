@@ -8,7 +8,7 @@ from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
 from emu.server.net.fabric.errors import FabricProtocolError
-from layouts.enums import PhysState, PortState
+from layouts.enums.vport import PhysState, PortState
 
 MAX_PORTS = 1024
 """Maximum number of functions in a fabric."""

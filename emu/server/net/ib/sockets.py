@@ -38,7 +38,7 @@ from emu.server.net.fabric.member import Membership
 from emu.server.net.fabric.protocol import FrameKind, Identity
 from emu.server.net.ib.local import LocalFabric, destination
 from emu.server.net.poller import Poller, Reactor
-from layouts.enums import PhysState, PortState
+from layouts.enums.vport import PhysState, PortState
 from layouts.wire.bth import Service
 
 if TYPE_CHECKING:

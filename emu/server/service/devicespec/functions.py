@@ -12,7 +12,7 @@ from emu.device.state.hca import HcaOptions
 from emu.server.service.devicespec.model import naming
 from emu.server.service.devicespec.settings import MAX_LID, DeviceSpecError, syntax
 from emu.server.service.devicespec.spec import DeviceSpec, parse
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 VF_GUIDS_APART = 1 << 11
 """Distance between the default GUIDs of a physical function and its virtual ones. The distance

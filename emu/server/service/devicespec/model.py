@@ -18,7 +18,7 @@ from emu.device.models.switching import can_switch, with_switch
 from emu.device.models.virtual_functions import with_virtual_functions
 from emu.device.objects.memory.aes import HAS_AES
 from emu.server.service.devicespec.settings import SETTINGS, DeviceSpecError
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 _ODP: tuple[Capabilities, ...] = ({}, caps.TRANSPORT_ODP, caps.MEMORY_ODP)
 _IB_ODP: tuple[Capabilities, ...] = ({}, caps.IB_TRANSPORT_ODP, caps.IB_MEMORY_ODP)

@@ -14,7 +14,7 @@ from emu.device.port.ib.partitions import PKEY_NUMBER
 from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
 from emu.near import near
 from emu.server.net.eth.spec import MAX_SEGMENT
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 MAX_LID = SM_LID - 1
 MAX_BOARD = 255

@@ -19,8 +19,10 @@ from emu.driver.world.cable import arrive
 from emu.driver.world.tap_wire import TapWire
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.link.direction import LinkDirection
-from layouts.enums import Op, Opcode, RegId
-from layouts.eth_enums import EthChecksum, SqState
+from layouts.enums.cmd import Op
+from layouts.enums.regs import RegId
+from layouts.enums.wq import SqState
+from layouts.enums.wqe import EthChecksum, Opcode
 from layouts.regs.port_regs import pfcc_reg
 
 REQUESTS = 256

@@ -19,8 +19,11 @@ from emu.driver.ethernet.frames import UDP, EthPacket, ones_complement_sum
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.world.cable import arrive, set_link
-from layouts.enums import Op, RegId, Status
-from layouts.eth_enums import CountersGroup, CqeChecked, ModifyField, ModifyRq, RqState
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeChecked
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.regs import CountersGroup, RegId
+from layouts.enums.wq import ModifyRq, RqState
 from layouts.regs import port_counters, port_regs, reg
 
 ALL_OK = CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4

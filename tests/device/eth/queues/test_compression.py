@@ -28,17 +28,12 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.nodes.roce import on_one_segment
 from emu.driver.world.cable import arrive
-from layouts.enums import (
-    CompressionLayout,
-    CqeFormat,
-    CqeOpcode,
-    EventType,
-    MiniCqeFormat,
-    Op,
-    PortType,
-    Status,
-)
-from layouts.eth_enums import RqState
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cq import CompressionLayout
+from layouts.enums.cqe import CqeFormat, CqeOpcode, MiniCqeFormat
+from layouts.enums.eqe import EventType
+from layouts.enums.wq import RqState
 from layouts.rings.cqe import cqe64
 from layouts.rings.mini_cqe import mini_cqe_csum
 

@@ -22,8 +22,9 @@ from emu.driver.ethernet.interfaces import create_direct_tir, create_rq, create_
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.segments import PAGE
 from emu.driver.world.cable import arrive
-from layouts.enums import Op, PortType, Status
-from layouts.eth_enums import ModifyRq, RqState, SqState
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.wq import ModifyRq, RqState, SqState
 
 FRAME = EthPacket(payload=bytes(range(200))).frame()
 

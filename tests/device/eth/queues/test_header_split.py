@@ -20,8 +20,10 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.split_queue import SplitQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import CapMode, CapType, CqeOpcode, Op, PortType, Status
-from layouts.eth_enums import RqState, ShampoAlignment, ShampoMatch, WqType
+from layouts.enums.caps import CapMode, CapType, PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.wq import RqState, ShampoAlignment, ShampoMatch, WqType
 from layouts.function.eth_caps import shampo_cap
 
 ACK, PSH, FIN, SYN, CWR, ECE, URG = 0x10, 0x08, 0x01, 0x02, 0x80, 0x40, 0x20

@@ -13,8 +13,11 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.keys import umr
 from emu.driver.world.cable import arrive
-from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, Status
-from layouts.eth_enums import SqState
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wq import SqState
+from layouts.enums.wqe import Opcode
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, NEXT, wqe_umr_ctrl_seg
 

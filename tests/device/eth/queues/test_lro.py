@@ -14,8 +14,10 @@ from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import CqeOpcode, Op, Status
-from layouts.eth_enums import PacketMerge, RqState
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.tir import PacketMerge
+from layouts.enums.wq import RqState
 from layouts.rings.eth_cqe import LRO_PSH, cqe_lro
 
 BOTH = {"packet_merge_mask": 3, "lro_max_ip_payload_size": 255}

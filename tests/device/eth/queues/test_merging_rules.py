@@ -17,7 +17,7 @@ from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.split_queue import SplitQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 ACK, PSH, FIN, SYN, CWR, URG = 0x10, 0x08, 0x01, 0x02, 0x80, 0x20
 HEADER = 54

@@ -10,8 +10,8 @@ from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import EventType
-from layouts.eth_enums import RqState, SqState, WqType
+from layouts.enums.eqe import EventType
+from layouts.enums.wq import RqState, SqState, WqType
 
 pytestmark = [pytest.mark.hostile, pytest.mark.parametrize("back", [1, 4, 0x8000])]
 FRAME = MACS + b"\x08\x06" + bytes(range(114))

@@ -12,8 +12,12 @@ from emu.driver.ethernet.rings import sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.verbs.segments import SIGNALED
-from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, PortType, Status
-from layouts.eth_enums import EthChecksum, SqState
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wq import SqState
+from layouts.enums.wqe import EthChecksum, Opcode
 
 MPW = Opcode.ENHANCED_MPSW
 BOTH = EthChecksum.L3 | EthChecksum.L4

@@ -10,8 +10,10 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.verbs.completions import CompletionQueue
 from firmware_cmds.objects.scheduling import NIC, QUEUE_GROUP
 from firmware_cmds.objects.vport_scheduling import TSAR
-from layouts.enums import CapMode, CapType, Op, PortType, RegId, Status
-from layouts.eth_enums import SqState
+from layouts.enums.caps import CapMode, CapType, PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.regs import RegId
+from layouts.enums.wq import SqState
 from layouts.function.eth_caps import qos_cap
 from layouts.regs import qos_regs
 

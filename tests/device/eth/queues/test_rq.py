@@ -11,8 +11,9 @@ from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.world.cable import arrive
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, Status
-from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.wq import MemRqType, ModifyRq, RqState, WqType
 
 LIST_STRIDING, CYCLIC_STRIDING = WqType.LINKED_LIST_STRIDING_RQ, WqType.CYCLIC_STRIDING_RQ
 RST, RDY, ERR = RqState.RST, RqState.RDY, RqState.ERR

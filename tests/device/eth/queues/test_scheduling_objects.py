@@ -8,7 +8,9 @@ from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from firmware_cmds.objects.scheduling import E_SWITCH, NIC, QUEUE_GROUP
 from firmware_cmds.objects.vport_scheduling import TSAR, VPORT
-from layouts.enums import GeneralObject, Op, PortType, Status
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.general_object import GeneralObject
 from layouts.objects.scheduling import sched_elem
 
 KIND = GeneralObject.SCHEDULING_ELEMENT

@@ -16,8 +16,10 @@ from emu.driver.ethernet.frames import MACS, EthPacket
 from emu.driver.ethernet.interfaces import MTU_OVERHEAD, alloc_td, create_tis, set_mtu
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.keys.by_command import indirect_key
-from layouts.enums import AccessMode, CqeOpcode, Opcode
-from layouts.eth_enums import EthChecksum, SqState
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wq import SqState
+from layouts.enums.wqe import EthChecksum, Opcode
 
 MTUS = (68, 256, 1280, 1500, 4082, 9000, MAX_MTU - MTU_OVERHEAD)
 ROOM = 1 << 20

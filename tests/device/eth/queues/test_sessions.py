@@ -22,8 +22,9 @@ from emu.driver.ethernet.split_queue import SplitQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import Op, PortType
-from layouts.eth_enums import RqState
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.wq import RqState
 
 ACK, PSH = 0x10, 0x08
 

@@ -12,8 +12,11 @@ from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import rq_fields, sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.verbs.segments import SIGNALED
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, Status
-from layouts.eth_enums import SqState
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
+from layouts.enums.wq import SqState
+from layouts.enums.wqe import Opcode
 
 RST, RDY, ERR = SqState.RST, SqState.RDY, SqState.ERR
 

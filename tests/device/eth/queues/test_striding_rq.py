@@ -13,8 +13,10 @@ from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import CqeOpcode, EventType, Op, Status
-from layouts.eth_enums import RqState, WqType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.eqe import EventType
+from layouts.enums.wq import RqState, WqType
 
 ERR, RST, RDY = RqState.ERR, RqState.RST, RqState.RDY
 BOTH_KINDS = pytest.mark.parametrize("is_cyclic", [False, True], ids=["linked", "cyclic"])

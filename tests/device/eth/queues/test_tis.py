@@ -4,8 +4,8 @@ import pytest
 from helpers.device.refusals import missing
 
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
-from layouts.enums import Op, Status
-from layouts.eth_enums import UctxCap
+from layouts.enums.caps import UctxCap
+from layouts.enums.cmd import Op, Status
 
 
 def query(driver, tisn):

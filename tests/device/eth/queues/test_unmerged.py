@@ -13,8 +13,9 @@ from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.split_queue import SplitQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import PortType
-from layouts.eth_enums import ModifyField, RqState
+from layouts.enums.caps import PortType
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.wq import RqState
 
 ACK, FIN = 0x10, 0x01
 SIZE = 1000

@@ -16,7 +16,10 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.keys import umr
 from emu.driver.world.cable import arrive
-from layouts.enums import AccessMode, CqeOpcode, Op, Opcode
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeOpcode
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wqe import Opcode
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, KLM, NEXT, wqe_umr_ctrl_seg
 

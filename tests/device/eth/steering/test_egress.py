@@ -17,8 +17,12 @@ from emu.driver.ethernet.flow_fields import (
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir, create_rq
-from layouts.enums import Op, Opcode, PortType, Status
-from layouts.eth_enums import EthChecksum, FlowAction, FlowTableType, ModifyField
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.wqe import EthChecksum, Opcode
 
 MINE, OTHER = MACS[6:], bytes.fromhex("888888888888")
 ALLOW, DROP = FlowAction.ALLOW, FlowAction.DROP

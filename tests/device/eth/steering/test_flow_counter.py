@@ -6,8 +6,8 @@ import pytest
 from helpers.device.refusals import missing
 
 from emu.driver.ethernet.flows import Flows
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlowAction
+from layouts.enums.cmd import Op, Status
+from layouts.enums.fte import FlowAction
 from layouts.function.vport import traffic_counter
 
 

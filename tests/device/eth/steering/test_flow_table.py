@@ -27,8 +27,10 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.world.cable import arrive
 from emu.server.service.views import objects
-from layouts.enums import Op, PortType, Status
-from layouts.eth_enums import FlowAction, FlowTableType, SetFte
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction, SetFte
 from layouts.steering.flow_table import flow_table_context
 from layouts.steering.fte import set_fte_in
 

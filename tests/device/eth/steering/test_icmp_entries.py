@@ -9,8 +9,8 @@ from emu.driver.ethernet.frames import TCP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import Op, Status
-from layouts.eth_enums import FlexProtocol
+from layouts.enums.caps import FlexProtocol
+from layouts.enums.cmd import Op, Status
 from layouts.steering.flow_match import fte_match_param
 
 OUTER, MISC_3 = 1 << 0, 1 << 4

@@ -19,7 +19,7 @@ from emu.driver.ethernet.interfaces import (
 )
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.world.cable import arrive
-from layouts.eth_enums import CqeChecked, CqeHeader
+from layouts.enums.cqe import CqeChecked, CqeHeader
 
 GRE = 47
 ALL_OK = CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4

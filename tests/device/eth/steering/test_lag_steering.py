@@ -14,8 +14,9 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.sniffer import Sniffer
 from emu.driver.world.cable import set_link
-from layouts.enums import Op
-from layouts.eth_enums import FlowAction, FlowTableType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
 
 USER, OTHER, IPV4, CONTROL = 0x88B5, 0x88B6, 0x0800, 0x8808
 """EtherTypes: what the user's rule is for, and what it is not for."""

@@ -22,8 +22,11 @@ from emu.driver.ethernet.frames import TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import Op, Status
-from layouts.eth_enums import CqeChecked, FlowTableType, ModifyField, SetFte
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeChecked
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import SetFte
+from layouts.enums.modify_header import ModifyField
 from layouts.steering.flow_match import fte_match_param
 
 F = ModifyField

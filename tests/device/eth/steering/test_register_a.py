@@ -13,8 +13,10 @@ from emu.driver.ethernet.hairpin import HairpinPair
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
 from emu.driver.world.cable import arrive
-from layouts.enums import Opcode, PortType
-from layouts.eth_enums import EthChecksum, FlowTableType, ModifyField
+from layouts.enums.caps import PortType
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.wqe import EthChecksum, Opcode
 
 REGISTER_A = 0x010E
 TX_DROP, TX_ALLOW = icm_address(IcmKind.TX_DROP), icm_address(IcmKind.TX_ALLOW)

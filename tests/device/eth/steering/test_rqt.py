@@ -12,7 +12,7 @@ from emu.driver.ethernet.interfaces import (
     query_rqt,
     rqt_context,
 )
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 
 
 @pytest.fixture

@@ -31,8 +31,13 @@ from emu.driver.ethernet.steering_entries import (
 )
 from emu.driver.world.cable import arrive
 from emu.server.service.adapter_view import adapter
-from layouts.enums import AccessMode, GeneralObject, Op, PortType, Status
-from layouts.eth_enums import DispType, FlowTableType, ReformatType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.general_object import GeneralObject
+from layouts.enums.mkey import AccessMode
+from layouts.enums.packet_reformat import ReformatType
+from layouts.enums.tir import DispType
 from layouts.steering.sampler import sampler_obj
 
 L2_SRC, IPV4_5_TUPLE, INNER_5_TUPLE, REGISTERS_0 = 0x0005, 0x0007, 0x0008, 0x010F

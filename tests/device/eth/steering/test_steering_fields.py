@@ -21,7 +21,7 @@ from emu.driver.ethernet.flow_fields import (
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.world.cable import arrive
-from layouts.enums import Op, Status
+from layouts.enums.cmd import Op, Status
 
 pytestmark = pytest.mark.hostile
 

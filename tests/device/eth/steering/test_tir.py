@@ -15,8 +15,9 @@ from emu.driver.ethernet.interfaces import (
     modify_rqt,
     rss,
 )
-from layouts.enums import Op, Status
-from layouts.eth_enums import CqeHashType, DispType, RxHashFn, SelfLbBlock
+from layouts.enums.cmd import Op, Status
+from layouts.enums.cqe import CqeHashType
+from layouts.enums.tir import DispType, RxHashFn, SelfLbBlock
 
 FROM = bytes((66, 9, 149, 187)), bytes((161, 142, 100, 80))
 PORTS = (2794).to_bytes(2, "big") + (1766).to_bytes(2, "big")

@@ -24,8 +24,13 @@ from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.world.cable import arrive
-from layouts.enums import Op, Opcode, PortType, Status
-from layouts.eth_enums import EthChecksum, FlowAction, FlowTableType, ModifyField, ReformatType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowAction
+from layouts.enums.modify_header import ModifyField
+from layouts.enums.packet_reformat import ReformatType
+from layouts.enums.wqe import EthChecksum, Opcode
 from layouts.steering.flow_match import fte_match_param
 
 ALLOW, FORWARD, DECAP = FlowAction.ALLOW, FlowAction.FWD_DEST, FlowAction.DECAP

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.errors import CmdError, syndrome_of
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 
 def test_detail_stays_out_of_the_syndrome():

@@ -13,7 +13,7 @@ from emu.device.cmdif.reasons import Reason, ReasonError, collect, kinds, reason
 from emu.device.errors import syndrome_of
 from emu.device.models import MODELS
 from emu.device.state.tables import ObjectTables
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from emu.device.cmdif.mailbox import (
 from emu.device.rounds.portions import finish
 from emu.driver.world.memory import Memory
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
-from layouts.enums import DeliveryStat
+from layouts.enums.cmd import DeliveryStat
 
 IN, OUT = DeliveryStat.IN_LENGTH_ERR, DeliveryStat.OUT_LENGTH_ERR
 TOKEN = 0x5A

@@ -18,7 +18,7 @@ from emu.driver.keys.crypto import WIRE_SIGNATURE, CryptoKey, create_dek
 from emu.driver.keys.signatures import CRC64, Crc, SignatureKey
 from emu.driver.keys.umr import ANY_QPN
 from emu.driver.verbs.connect import connect
-from layouts.enums import AccessMode
+from layouts.enums.mkey import AccessMode
 
 pytestmark = pytest.mark.hostile
 

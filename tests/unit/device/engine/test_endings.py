@@ -11,7 +11,10 @@ from emu.driver.command.words import pack64
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.dynamic import Initiator, Target
-from layouts.enums import AccessMode, Op, QpState, TeardownProfile
+from layouts.enums.cmd import Op
+from layouts.enums.hca import TeardownProfile
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState
 
 pytestmark = pytest.mark.hostile
 

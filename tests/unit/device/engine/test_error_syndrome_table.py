@@ -9,7 +9,8 @@ from emu.device.engine.events.error_syndromes import (
     Cause,
     error_syndrome,
 )
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType
+from layouts.enums.cqe import CqeOpcode, CqeSyndrome
+from layouts.enums.eqe import EventType
 
 REQ, RESP = CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR
 

@@ -4,7 +4,8 @@ import pytest
 
 from emu.device.engine.mr import cache
 from emu.device.models import MODELS
-from layouts.enums import AccessMode, Op
+from layouts.enums.cmd import Op
+from layouts.enums.mkey import AccessMode
 
 pytestmark = pytest.mark.hostile
 

@@ -20,7 +20,8 @@ from emu.device.engine.wqe import key_options
 from emu.device.objects.memory.rights import LOCAL_READ
 from emu.device.rounds.budget import Budget
 from emu.device.rounds.sizes import EVENTS_PER_POLL
-from layouts.enums import AccessMode, EventType
+from layouts.enums.eqe import EventType
+from layouts.enums.mkey import AccessMode
 
 pure_only("it hands fakes to the steps of the engine")
 

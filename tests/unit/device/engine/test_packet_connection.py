@@ -6,7 +6,7 @@ from emu.device.engine.rc.packets.connection import receive
 from emu.device.port.ib.framing import parse
 from emu.device.port.packet import OPS
 from emu.driver.verbs.channels import Channel
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 from layouts.wire.bth import PacketKind, Service
 
 

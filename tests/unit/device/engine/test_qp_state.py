@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from emu.device.engine.qp.transitions import TRANSITIONS, apply, selection
 from emu.device.errors import CmdError
-from layouts.enums import Op, QpState
+from layouts.enums.cmd import Op
+from layouts.enums.qp import QpState
 from layouts.objects.qp import ads, qpc
 
 MODIFY = [op for op, row in TRANSITIONS.items() if row.required or row.sources == {row.target}]

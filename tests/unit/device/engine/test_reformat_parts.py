@@ -11,7 +11,7 @@ from emu.device.engine.eth.steering.vlan_tags import third_tag
 from emu.device.errors import CmdError
 from emu.device.port.eth.headers import FrameError, parse
 from emu.driver.ethernet.frames import UDP, EthPacket
-from layouts.eth_enums import ReformatAnchor, ReformatType
+from layouts.enums.packet_reformat import ReformatAnchor, ReformatType
 
 MAC_START = ReformatAnchor.MAC_START
 L3_TO_L2, INSERT, REMOVE = (

@@ -35,7 +35,10 @@ from emu.device.port.packet import BadPacketError
 from emu.device.rounds.budget import STEPS_PER_ACCESS, Budget
 from emu.device.state import polls
 from emu.device.state.held import MAX_HELD, EarlyPackets, HeldCapacity
-from layouts.enums import AccessMode, EventType, Opcode, QpState, QpType
+from layouts.enums.eqe import EventType
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import DATA, INLINE
 
 pure_only("it hands fakes to the steps of the engine")

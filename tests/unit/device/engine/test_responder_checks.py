@@ -6,7 +6,7 @@ import pytest
 from helpers.pure import pure_only
 
 from emu.device.engine.rc import duplicates, remote
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 
 pure_only("it hands fakes to the steps of the engine")
 

@@ -7,7 +7,9 @@ from emu.device.engine.qp.send_requests import parse
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.verbs.connect import connect
-from layouts.enums import AccessMode, CqeSyndrome, Opcode
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.mkey import AccessMode
+from layouts.enums.wqe import Opcode
 
 SIZE = 8
 """Bytes of a request, each of them a range of its key, which costs a step."""

@@ -41,7 +41,8 @@ from emu.device.port.eth.headers import ICMP, ICMPV6, parse
 from emu.device.rounds.costs import LOG_CHANGES_PER_STEP, STEPS_PER_REWRITE
 from emu.driver.ethernet.flow_fields import add_to_field
 from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
-from layouts.eth_enums import FlowTableType, ModifyField
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.modify_header import ModifyField
 from layouts.steering.flow_match import fte_match_param
 
 pure_only("its destinations are objects of a class of its own")

@@ -35,7 +35,7 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import AccessMode
+from layouts.enums.mkey import AccessMode
 from layouts.rings.wqe import KLM
 
 ANY_QPN = 0xFFFFFF

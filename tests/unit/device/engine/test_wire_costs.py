@@ -19,7 +19,10 @@ from emu.driver.command.words import pack64
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.region import RIGHTS
-from layouts.enums import AccessMode, CqeSyndrome, Op, QpState, QpType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpState, QpType
 
 pytestmark = pytest.mark.hostile
 

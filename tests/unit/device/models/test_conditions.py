@@ -6,7 +6,7 @@ from emu.device.models import LINKS, MODELS
 from emu.device.models.capability_sets import PARTS
 from emu.device.models.conditions import Generation, ModelKind, Part, assembled
 from emu.device.models.software_steering import can_own_tables, without_software_steering
-from layouts.enums import CapType, PortType
+from layouts.enums.caps import CapType, PortType
 
 GENERATIONS = {
     "connectx4lx": Generation.CONNECTX4,

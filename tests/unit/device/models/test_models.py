@@ -16,7 +16,7 @@ from emu.device.models.software_steering import can_own_tables
 from emu.device.models.sub_functions import sub_function_of, with_sub_functions
 from emu.device.models.switching import can_switch, with_switch
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND
-from layouts.enums import CapType, PortType
+from layouts.enums.caps import CapType, PortType
 from layouts.function.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
 from layouts.function.crypto import crypto_cap
 from layouts.function.esw_caps import e_switch_cap, flow_table_eswitch_cap

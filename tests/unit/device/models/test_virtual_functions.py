@@ -9,7 +9,7 @@ from emu.device.models.virtual_functions import (
     virtual_function_of,
     with_virtual_functions,
 )
-from layouts.enums import PortType
+from layouts.enums.caps import PortType
 
 LINKED = [(name, link) for name, links in LINKS.items() for link in links]
 

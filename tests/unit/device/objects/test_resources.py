@@ -11,7 +11,7 @@ from emu.device.objects import table as table_module
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.object import DRIVER_UID, SHARED_UID, CommandIssuer, Object, holding
 from emu.device.objects.table import MAX_QUEUED, Numbers, Table
-from layouts.enums import Status
+from layouts.enums.cmd import Status
 
 pure_only("its objects are of a class of its own")
 

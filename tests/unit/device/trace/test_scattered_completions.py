@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.engine.events.completions import with_data
 from emu.device.trace import decode
-from layouts.enums import CqeOpcode
+from layouts.enums.cqe import CqeOpcode
 from layouts.rings.cqe import CQE
 
 TEXT = bytes(range(1, 251))

@@ -18,7 +18,7 @@ from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import MAX_LINE_BYTES, EventChoice, StoredTextError, TraceReader
 from emu.device.trace.text import LEGEND, FunctionNames, TextForm
 from emu.host.process_identity import module_command
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 
 START = 5_000_000_000
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -2,7 +2,9 @@
 
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.trace import decode, work
-from layouts.enums import AccessMode, Opcode, QpType
+from layouts.enums.mkey import AccessMode
+from layouts.enums.qp import QpType
+from layouts.enums.wqe import Opcode
 from layouts.rings.wqe import CTRL
 
 

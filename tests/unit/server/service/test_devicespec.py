@@ -10,7 +10,8 @@ from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
 from emu.device.models.switching import can_switch
 from emu.device.port.ib.port import BASE_GUID
 from emu.server.service.devicespec import MAX_LID, SETTINGS, DeviceSpecError, parse, parse_all
-from layouts.enums import GeneralObject, PortType
+from layouts.enums.caps import PortType
+from layouts.enums.general_object import GeneralObject
 
 
 @pytest.mark.parametrize("name", MODELS)

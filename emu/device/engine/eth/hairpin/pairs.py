@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from emu.device.objects.eth.hairpin import Hairpin, HairpinSq, Peer
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.object import Object
-from layouts.eth_enums import RqState, SqState
+from layouts.enums.wq import RqState, SqState
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca

@@ -8,7 +8,7 @@ from emu.device.engine.eth.hairpin.pairs import sender_for
 from emu.device.objects.eth.hairpin import Hairpin, Waiting
 from emu.device.objects.eth.rq import Rq
 from emu.device.port.eth.frame import MIN_BYTES
-from layouts.eth_enums import RqState
+from layouts.enums.wq import RqState
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca

@@ -36,7 +36,9 @@ from emu.device.objects.eth.modify_header import ModifyHeader
 from emu.device.objects.eth.packet_reformat import BEGINNINGS, PacketReformat
 from emu.device.objects.eth.reshape import Reshape, Step, Steps, together
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, IcmMemory
-from layouts.eth_enums import FlowTableType, MeterColor, ReformatType
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.general_object import MeterColor
+from layouts.enums.packet_reformat import ReformatType
 from layouts.steering import ste as layout
 
 SINGLE_BYTES: Final = 4

@@ -15,7 +15,7 @@ from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.engine.eth.steering.match_field import Part
 from emu.device.engine.eth.steering.rewrite import ABSENT, PLACES, Change, Changing, FieldPosition
 from emu.device.port.eth.headers import REG_A, TCP, Headers, Marked
-from layouts.eth_enums import ModifyField as F
+from layouts.enums.modify_header import ModifyField as F
 
 
 class _Bits(Protocol):

@@ -35,7 +35,7 @@ from emu.device.objects.object import Object
 from emu.device.objects.table import Table
 from emu.device.port.eth.headers import UPLINK, FrameError, Headers, Marked
 from emu.device.rounds.costs import LOG_STEERED_PER_STEP
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from emu.device.objects.eth.flow.action import FteAction, FteVerdict
 from emu.device.objects.eth.flow.domain import FlowDomain
 from emu.device.objects.eth.flow.table import FlowEntry, FlowGroup, FlowTable, Miss
 from emu.device.objects.eth.flow.targets import Sampler
-from layouts.eth_enums import FlowSource
+from layouts.enums.fte import FlowSource
 
 
 def check_miss(level: int, miss: FlowTable | Miss) -> None:

@@ -10,7 +10,9 @@ from typing import Final
 
 from emu.device.engine.eth.steering import rewrite
 from emu.device.objects.eth.reshape import Step
-from layouts.eth_enums import FlowTableType, MeterColor, ModifyAction, ModifyField
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.general_object import MeterColor
+from layouts.enums.modify_header import ModifyAction, ModifyField
 from layouts.steering.modify_header import set_action_in
 
 _COLOR_BITS: Final = 8

@@ -14,7 +14,7 @@ from emu.device.engine.eth.steering.match_field import Part, cost_of
 from emu.device.errors import BadParamError
 from emu.device.objects.eth.flow.matcher import Key
 from emu.device.port.eth.headers import Headers
-from layouts.eth_enums import MatchCriteria
+from layouts.enums.flow_table import MatchCriteria
 
 if TYPE_CHECKING:
     from layouts.steering.flow_match import fte_match_param

@@ -28,7 +28,7 @@ from emu.device.port.eth.headers import (
     Marked,
 )
 from emu.device.port.eth.tunnel import GENEVE_PORT
-from layouts.eth_enums import ModifyField
+from layouts.enums.modify_header import ModifyField
 from layouts.wire.bth import bth, grh
 
 _CTAG: Final = ETH_CTAG.to_bytes(2, "big")

@@ -38,7 +38,7 @@ from emu.device.port.eth.headers import (
     parse,
 )
 from emu.device.port.eth.tunnel import inner_frame_at, inner_packet_at
-from layouts.eth_enums import ReformatAnchor, ReformatType
+from layouts.enums.packet_reformat import ReformatAnchor, ReformatType
 
 _EPHEMERAL: Final = 0xC000
 _EPHEMERAL_BITS: Final = 0x3FFF

@@ -20,7 +20,8 @@ from emu.device.objects.eth.reshape import Steps
 from emu.device.port.eth.checksum import adjust
 from emu.device.port.eth.headers import TCP, UDP, Headers, Marked, parse
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CHANGES_PER_STEP, STEPS_PER_REWRITE
-from layouts.eth_enums import FlowTableType, ModifyAction, ModifyField
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.modify_header import ModifyAction, ModifyField
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
 _HEAD_BYTES: Final = 64

@@ -18,7 +18,7 @@ from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.tir import Merging, Tir
 from emu.device.port.eth.headers import Headers, despite_length
 from emu.device.port.eth.traffic import GROUP_BIT
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

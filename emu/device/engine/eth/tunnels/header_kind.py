@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from emu.device.port.eth.headers import TCP, UDP, Headers
-from layouts.eth_enums import CqeHeader
+from layouts.enums.cqe import CqeHeader
 
 _L3_TYPE: Final = {0: 0, 4: int(CqeHeader.IPV4), 6: int(CqeHeader.IPV6)}
 _FRAGMENT: Final = int(CqeHeader.FRAGMENT)

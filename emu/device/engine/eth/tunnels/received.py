@@ -14,7 +14,7 @@ from emu.device.engine.eth.tunnels import header_kind
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.headers import GRE, TCP, UDP, Headers
 from emu.device.port.eth.tunnel import IPIP, IPV6_IN_IP, inner_of
-from layouts.eth_enums import CqeChecked, CqeHeader
+from layouts.enums.cqe import CqeChecked, CqeHeader
 from layouts.rings.eth_cqe import HDR_TYPE_AT, HDS_IP_EXT_AT
 
 if TYPE_CHECKING:

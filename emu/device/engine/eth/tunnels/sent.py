@@ -14,7 +14,7 @@ from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.eth.headers import ETH_IPV4, ETH_IPV6, FrameError, Headers, parse, parse_ip
 from emu.device.port.eth.tunnel import cut, inner_of, insert_both
-from layouts.eth_enums import EthChecksum
+from layouts.enums.wqe import EthChecksum
 from layouts.rings.eth_wqe import SWP
 from layouts.rings.wqe import DS
 

@@ -25,7 +25,8 @@ from emu.device.objects.queues.outcome import SYNDROMES, NakCode
 from emu.device.port.packet import Packet, precedes
 from emu.device.port.train import Train
 from emu.device.rounds.budget import RX_BUDGET
-from layouts.enums import CqeSyndrome, QpState, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpState, QpType
 from layouts.wire import bth
 from layouts.wire.bth import PSN_HALF, PSN_MASK, PacketKind
 

@@ -35,7 +35,7 @@ from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_INTERVALS_PER_STEP, 
 from emu.device.state.cancellable_call import CancellableCall
 from emu.device.state.containment import contain
 from emu.device.state.points import FaultPoint
-from layouts.enums import PmState, QpState
+from layouts.enums.qp import PmState, QpState
 from layouts.wire.bth import ICRC_BYTES, PacketKind
 from layouts.wire.packet_ops import RESPONSES
 

@@ -31,7 +31,8 @@ from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.packet import MSG_OPS, Packet, precedes
 from emu.device.port.train import Train
-from layouts.enums import CqeSyndrome, QpType
+from layouts.enums.cqe import CqeSyndrome
+from layouts.enums.qp import QpType
 from layouts.wire.bth import PSN_MASK, PacketKind
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from emu.device.engine.qp.migration import migrate
 from emu.device.engine.rc.headers import ABOUT_QUEUE_PAIR
 from emu.device.port.ib import partitions
 from emu.device.port.packet import Packet
-from layouts.enums import EventType, PmState
+from layouts.enums.eqe import EventType
+from layouts.enums.qp import PmState
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp

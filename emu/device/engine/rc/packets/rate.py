@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.port.congestion import ALPHA_ONE, Congestion
 from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP, STEPS_PER_NOTICE
-from layouts.enums import QpState
+from layouts.enums.qp import QpState
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp

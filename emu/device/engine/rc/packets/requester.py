@@ -26,7 +26,7 @@ from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.packet import request_packet
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL
-from layouts.enums import QpState, QpType
+from layouts.enums.qp import QpState, QpType
 from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from emu.device.port.train import Train
 from emu.device.rounds.budget import TIMER_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.device.state.held import HeldPackets
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK, PacketKind, Service
 

@@ -24,7 +24,7 @@ from emu.device.port.packet import OPS, Packet, precedes
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL, TRAIN_WORK
-from layouts.enums import QpState, QpType
+from layouts.enums.qp import QpState, QpType
 from layouts.wire import bth
 from layouts.wire.bth import MSN_MASK, PSN_HALF, PSN_MASK, PacketKind
 

@@ -14,7 +14,7 @@ from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import TRAIN_WORK
-from layouts.enums import QpType
+from layouts.enums.qp import QpType
 from layouts.wire.bth import PSN_MASK
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from emu.device.objects.eth.match_definer import MatchDefiner
 from emu.device.objects.eth.modify_header import limit_of
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
-from layouts.eth_enums import FlowSource, FlowTableType
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.fte import FlowSource
 
 if TYPE_CHECKING:
     from layouts.steering.flow_group import query_flow_group_out

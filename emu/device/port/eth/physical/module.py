@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
-from layouts.eth_enums import ModuleId
+from layouts.enums.regs import ModuleId
 
 PAGE_BYTES: Final = 256
 I2C_ADDRESS: Final = 0x50

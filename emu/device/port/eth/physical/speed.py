@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from layouts.eth_enums import ExtLinkMode, LinkMode
+from layouts.enums.regs import ExtLinkMode, LinkMode
 
 
 class Mode(NamedTuple):

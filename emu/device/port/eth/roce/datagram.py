@@ -16,7 +16,8 @@ from emu.device.port.eth.roce.framing import (
 )
 from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID, NO_MAC
 from emu.device.port.packet import OPS, Packet
-from layouts.eth_enums import CqeRoceL3, RoceVersion
+from layouts.enums.cqe import CqeRoceL3
+from layouts.enums.roce import RoceVersion
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
 

@@ -27,7 +27,7 @@ from emu.device.port.packet import (
     transport_bytes,
     transport_front,
 )
-from layouts.eth_enums import RoceVersion
+from layouts.enums.roce import RoceVersion
 from layouts.wire.bth import ACK_REQUEST, GRH_NEXT_IBA, GRH_VERSION, PAD_MASK
 
 IPV4_BYTES: Final = 20

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from typing import Final
 
-from layouts.eth_enums import RoceVersion
+from layouts.enums.roce import RoceVersion
 
 GID_BYTES: Final = 16
 MAC_BYTES: Final = 6

@@ -36,7 +36,7 @@ from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.vport import NicVport
 from emu.device.port.packet import MAX_HEADER_BYTES, OPS, BadPacketError, Packet
 from emu.device.port.recovery import LossRecovery
-from layouts.eth_enums import RoceVersion
+from layouts.enums.roce import RoceVersion
 from layouts.rings.wqe import av
 from layouts.wire.bth import BECN, PacketKind, Service
 

@@ -35,7 +35,7 @@ from emu.device.port.packet import (
     Packet,
     parse_transport,
 )
-from layouts.eth_enums import RoceVersion
+from layouts.enums.roce import RoceVersion
 from layouts.wire.bth import GRH_NEXT_IBA, GRH_VERSION, ICRC_BYTES
 
 _FRAGMENT: Final = 0x3FFF

@@ -16,7 +16,7 @@ from emu.device.port.eth.roce.datagram import tci_of
 from emu.device.port.eth.roce.framing import Framer, RoceHeaders
 from emu.device.port.eth.roce.gids import GID_BYTES, MAC_BYTES, GidTable
 from emu.device.port.packet import Packet
-from layouts.eth_enums import RoceVersion
+from layouts.enums.roce import RoceVersion
 
 if TYPE_CHECKING:
     from layouts.objects.qp import ads

@@ -29,7 +29,7 @@ from emu.server.net.ib.sa.rmpp import Key, RmppSender, abort
 from emu.server.net.ib.sa.services import Services
 from emu.server.net.ib.sa.worker import Job, Worker
 from emu.server.net.ib.sm import TRUSTED_SM_KEY, SmpSwitch, SwitchCounters
-from layouts.enums import CapMask1
+from layouts.enums.vport import CapMask1
 from layouts.prm import Prm
 from layouts.wire.components import Components, components
 from layouts.wire.mads import (

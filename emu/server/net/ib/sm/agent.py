@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.port.ib import sma
 from emu.device.port.ib.endport import EndPort
-from layouts.enums import PhysState, PortState
+from layouts.enums.vport import PhysState, PortState
 from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import SmpAttr, SmState, linear_forw_table, sm_info, switch_info
 

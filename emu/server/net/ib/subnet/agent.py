@@ -18,7 +18,7 @@ from emu.device.port.ib.managed_sma import (
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
 from emu.device.port.ib.sma import GUIDS_OF_A_BLOCK, Handler, respond
 from emu.server.net.ib.subnet.nodes import MULTICAST_LIDS, NO_PORT, Cables, SimNode, SwitchTables
-from layouts.enums import PortState
+from layouts.enums.vport import PortState
 from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import (
     BASE_VERSION,

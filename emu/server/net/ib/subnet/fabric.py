@@ -28,7 +28,7 @@ from emu.server.net.ib.subnet.topology import SubnetTopology
 from emu.server.net.ib.subnet.traps import Traps
 from emu.server.net.ib.subnet.walk import Walk
 from emu.server.net.link.direction import LinkDirection
-from layouts.enums import PortState
+from layouts.enums.vport import PortState
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import MAD_BYTES, LocalChange
 

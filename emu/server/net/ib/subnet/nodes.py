@@ -16,7 +16,7 @@ from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.managed import ManagedPort
 from emu.device.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES
 from emu.server.net.ib.subnet.topology import DEFAULT_RATE, NodeLine, SubnetTopology
-from layouts.enums import PhysState, PortState
+from layouts.enums.vport import PhysState, PortState
 from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import NodeType, port_info, switch_info
 

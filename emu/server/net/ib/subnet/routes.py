@@ -17,7 +17,7 @@ from typing import Final
 from emu.device.rounds.budget import Budget
 from emu.device.rounds.costs import STEPS_PER_LINK_COUNTED, STEPS_PER_LINK_FOUND
 from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, PortPosition
-from layouts.enums import PortState
+from layouts.enums.vport import PortState
 from layouts.wire.bth import MULTICAST_LID
 
 MAX_LINKS: Final = 64

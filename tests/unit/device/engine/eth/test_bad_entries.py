@@ -13,8 +13,9 @@ from emu.device.port.eth.headers import FrameError, parse
 from emu.driver.ethernet.flow_fields import reformat_fields
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.steering_entries import entry
-from layouts.enums import Op, PortType
-from layouts.eth_enums import ReformatType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.packet_reformat import ReformatType
 
 FRAME = EthPacket().frame()
 TUNNEL = FRAME[:34] + bytes.fromhex("0000 6558")

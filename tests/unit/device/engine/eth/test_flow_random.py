@@ -54,8 +54,9 @@ from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-from layouts.enums import Op, PortType, Status
-from layouts.eth_enums import FlowAction, SetFte
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op, Status
+from layouts.enums.fte import FlowAction, SetFte
 
 pytestmark = pytest.mark.hostile
 

@@ -9,7 +9,7 @@ from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
 
 GROUP = bytes.fromhex("01005e000001")
 

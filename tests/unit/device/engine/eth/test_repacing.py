@@ -9,7 +9,7 @@ from emu.device.models import MODELS
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
-from layouts.enums import Op
+from layouts.enums.cmd import Op
 
 
 @pytest.fixture

@@ -21,8 +21,10 @@ from emu.driver.ethernet.interfaces import (
     rss,
 )
 from emu.driver.ethernet.receive_queue import ReceiveQueue
-from layouts.enums import Op, PortType
-from layouts.eth_enums import CqeHashType, SelfLbBlock
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.cqe import CqeHashType
+from layouts.enums.tir import SelfLbBlock
 from layouts.steering.fte import vlan
 
 GROUP_MAC = bytes.fromhex("01005e000001")

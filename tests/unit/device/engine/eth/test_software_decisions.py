@@ -18,8 +18,10 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_rq
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
-from layouts.enums import Op, PortType
-from layouts.eth_enums import DispType, FlowTableType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.tir import DispType
 
 RX_DROP = icm_address(IcmKind.RX_DROP)
 LOOKUPS = [0x05, 0x03, 0x0B, 0x07, 0x0D, 0x09, 0x0107, 0x0109, 0x0113, 0x010F, 0x0103, 0x06, 0x08]

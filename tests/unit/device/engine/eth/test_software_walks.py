@@ -19,8 +19,9 @@ from emu.device.port.eth.headers import parse
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CHANGES_PER_STEP, LOG_STEERED_PER_STEP
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.steering_entries import SoftwareTables, always_miss, entry
-from layouts.enums import Op, PortType
-from layouts.eth_enums import FlowTableType
+from layouts.enums.caps import PortType
+from layouts.enums.cmd import Op
+from layouts.enums.flow_table import FlowTableType
 from layouts.steering.ste import ste_double_action_insert_with_inline_v1
 
 IPV4_5_TUPLE, INNER_5_TUPLE = 0x0007, 0x0008

@@ -6,8 +6,8 @@ from emu.device.port.eth.roce.route import address_of, parts_of
 from emu.driver.ethernet.flows import Flows
 from emu.driver.nodes.roce import on_a_cable
 from emu.driver.verbs.channels import Channel
-from layouts.enums import QpType
-from layouts.eth_enums import FlowTableType
+from layouts.enums.flow_table import FlowTableType
+from layouts.enums.qp import QpType
 
 MTU = 1024
 

@@ -13,7 +13,7 @@ from emu.device.port.eth.roce import framing, reading
 from emu.device.port.eth.roce.framing import Framer, RoceHeaders
 from emu.device.port.eth.roce.reading import BadFrameError, network_header, parse
 from emu.device.port.packet import MAX_BYTES, OPS, Packet
-from layouts.eth_enums import RoceVersion
+from layouts.enums.roce import RoceVersion
 from layouts.wire.bth import PacketKind, Service
 from layouts.wire.packet_ops import PACKET_OPS, WITH_PAYLOAD
 

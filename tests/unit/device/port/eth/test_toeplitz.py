@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.toeplitz import INPUT_BYTES, Hasher, inverted_xor8, tables, toeplitz
 from emu.driver.ethernet.frames import TCP, UDP, EthPacket
-from layouts.eth_enums import CqeHashType, HashField, L3ProtType, L4ProtType, RxHashFn
+from layouts.enums.cqe import CqeHashType
+from layouts.enums.tir import HashField, L3ProtType, L4ProtType, RxHashFn
 
 KEY = bytes.fromhex(
     "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa"

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.port.ib.endport import RATE_MBPS, EndPort, mtu_code
-from layouts.enums import PhysState, PortState
+from layouts.enums.vport import PhysState, PortState
 from layouts.wire import mads, sa
 from layouts.wire.components import Components
 

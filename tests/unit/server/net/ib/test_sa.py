@@ -7,7 +7,7 @@ from emu.device.port.datagram import GSI_QKEY
 from emu.device.port.ib.port import SM_LID
 from emu.server.net.ib.sa import paths
 from emu.server.net.ib.sa.administrator import SM_GUID
-from layouts.enums import CapMask1
+from layouts.enums.vport import CapMask1
 from layouts.wire.mads import RESPONSE, MadStatus, Method, NodeType, class_port_info
 from layouts.wire.sa import SaAttr, SaStatus, Selector
 

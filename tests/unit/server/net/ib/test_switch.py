@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from emu.device.port.datagram import Destination, Origin
 from emu.device.port.ib.port import SM_LID
 from emu.server.net.ib.sm.switch import MAX_PORTS, MIN_PORTS, SmpSwitch
-from layouts.enums import PhysState, PortState
+from layouts.enums.vport import PhysState, PortState
 from layouts.wire.mads import (
     DIRECTION,
     MAD_BYTES,

@@ -16,7 +16,7 @@ from emu.server.net.ib.subnet.routes import (
     Routes,
 )
 from emu.server.net.ib.subnet.topology import parse
-from layouts.enums import PortState
+from layouts.enums.vport import PortState
 from layouts.wire.bth import MULTICAST_LID
 
 pytestmark = pytest.mark.hostile
