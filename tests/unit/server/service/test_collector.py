@@ -83,7 +83,8 @@ def test_old_garbage_is_found_once_after_a_reset(function, generations, live, is
         kept += [made() for _ in range(5)]
         assert (node() is None) == is_found
         assert generations.count(2) == is_found
-        assert gc.get_freeze_count() == frozen, "the modules' objects are not looked at"
+        # Others may free some of them meanwhile; gc.unfreeze() leaves none.
+        assert frozen - 1000 < gc.get_freeze_count() <= frozen, "the modules' objects are looked at"
     assert kept
 
 
