@@ -73,6 +73,12 @@ def test_pkeys_by_block(driver, function):
     assert not any(ask(driver, SmpAttr.PKEY_TABLE, 3).data)
 
 
+def test_a_channel_adapters_pkeys_have_no_port(driver, function):
+    """smpquery and ibdiagnet name one above the block (qib_mad.c: subn_get_pkeytable)."""
+    function.hca.port.pkeys = (0xFFFF, *[0] * 39, 0x8001)
+    assert ask(driver, SmpAttr.PKEY_TABLE, 1 << 16 | 1).data[16:18] == b"\x80\x01"
+
+
 def test_node_description_and_extended_port_info(driver):
     assert ask(driver, SmpAttr.NODE_DESC).data.startswith(b"ConnectX-6, ")
     assert not any(ask(driver, SmpAttr.EXTENDED_PORT_INFO, 1).data)

@@ -210,6 +210,13 @@ def test_a_manager_sets_the_widths_and_speeds_of_a_function(manager):
         assert {name: getattr(read(), name) for name in chosen} == chosen
 
 
+def test_a_manager_names_a_port_and_a_block_of_pkeys(manager):
+    manager.sweep()
+    one = manager.found[GUID + 1]
+    found = manager.ask(SmpAttr.PKEY_TABLE, *one.route, attr_mod=1 << 16)
+    assert (found.status & 0xFF, found.data[:2]) == (MadStatus.SUCCESS, b"\xff\xff")
+
+
 def test_a_reset_function_starts_without_a_lid(nodes, manager, subnet):
     manager.sweep()
     nodes[1].driver.bar.function.reset()

@@ -114,7 +114,7 @@ _HANDLERS: Final[Mapping[int, Handler[IbPort]]] = {
     SmpAttr.GUID_INFO: _fixed(sma.guids),
     SmpAttr.EXTENDED_PORT_INFO: _fixed(sma.extended_port_info),
     SmpAttr.PORT_INFO: _port_info,
-    SmpAttr.PKEY_TABLE: lambda port, mad: pkeys_of(refreshed(port), mad, mad.attr_mod),
+    SmpAttr.PKEY_TABLE: lambda port, mad: pkeys_of(refreshed(port), mad, sma.pkey_block_of(mad)),
     SmpAttr.SL_TO_VL_TABLE: lambda port, mad: sl_to_vl_of(refreshed(port), mad, 0),
     SmpAttr.VL_ARB_TABLE: lambda port, mad: arbitration_of(
         refreshed(port), mad, mad.attr_mod >> 16

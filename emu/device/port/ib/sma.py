@@ -59,8 +59,16 @@ def port_pkeys(port: EndPort, block: int) -> bytes | None:
     return pkey_block(port.pkeys, PKEY_TABLE_ENTRIES, block)
 
 
+def pkey_block_of(mad: smp) -> int:
+    """Return the block of the P_Key table that an SMP to a channel adapter names.
+
+    A channel adapter ignores the port number above it, which switches use (14.2.5.7).
+    """
+    return mad.attr_mod & 0xFFFF
+
+
 def _pkeys(port: EndPort, mad: smp) -> bytes | None:
-    return port_pkeys(port, mad.attr_mod)
+    return port_pkeys(port, pkey_block_of(mad))
 
 
 def sl_to_vl(_port: object, _mad: smp) -> bytes | None:
