@@ -92,7 +92,10 @@ class Existing(click.Path):
     def __init__(
         self, *, is_directory: bool = False, resolve_path: bool = False, is_stream: bool = False
     ) -> None:
-        """With ``is_stream`` the value is a text, and "-" stands for a standard stream."""
+        """With ``is_stream`` the value is a text, and "-" stands for a standard stream.
+
+        With ``resolve_path`` other processes may open the path again, so a pipe is refused.
+        """
         super().__init__(
             exists=True,
             file_okay=not is_directory,
@@ -109,6 +112,8 @@ class Existing(click.Path):
             if self.exists and not path.exists():
                 text = missing_text("file" if self.file_okay else "directory", path)
                 self.fail(text + self._hint(path), param, ctx)
+            if self.resolve_path and path.is_fifo():
+                self.fail(f"{path} is a pipe; a file is needed, to open it again", param, ctx)
             _check_alone(self, path, param, ctx, is_written=False)
         return super().convert(value, param, ctx)
 

@@ -106,6 +106,17 @@ def test_serve_takes_a_pipe_of_the_shell(option):
         os.close(end)
 
 
+@pytest.mark.parametrize("words", ["run --faults {} x", "lab up {}", "boot --subnet {}"])
+def test_a_pipe_is_no_file_of_a_guest(words, no_start):
+    """Server and guest open the file later; the pipe's resolved path does not even exist."""
+    reader, writer = os.pipe()
+    result = CliRunner().invoke(main, words.format(f"/dev/fd/{reader}").split())
+    assert result.exit_code == 2
+    assert f"/dev/fd/{reader} is a pipe" in result.output
+    os.close(reader)
+    os.close(writer)
+
+
 def test_standard_input_is_not_the_file_of_that_name(no_start, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["trace", "export", "-", "--html", "-"], input="")
