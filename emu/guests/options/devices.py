@@ -28,8 +28,8 @@ class DeviceOptions:
         (DEFAULT_DEVICE,),
         flag="device",
         kind=Words(metavar="SPEC"),
-        help="Emulated function: a MODEL of `mlx5emu models`, then settings of `guide using`, as "
-        "in connectx6dx,vfs=4; may be repeated.",
+        help="Emulated function: a MODEL of `mlx5emu models`, then settings (`mlx5emu guide "
+        "using`), as in connectx6dx,vfs=4; may be repeated.",
         tables={Use.CAMPAIGN: "device"},
         wrong=lambda o: f"at most {_MAX_DEVICES}" if len(o.devices) > _MAX_DEVICES else "",
     )
