@@ -223,6 +223,7 @@ def test_a_miss_of_an_own_packet_leads_to_a_receive_queue(clock):
     assert TEXT[:64] in data
     looped = node.hca.nic_vport.looped_in
     assert (looped.packets, looped.octets) == (1, len(data))
+    assert [way.packets for way in node.hca.nic_vport.port_traffic()] == [0, 0]
 
 
 def test_a_miss_may_lead_to_the_tables_of_the_interface(clock):

@@ -127,6 +127,9 @@ def loop_back_roce(hca: Hca, data: bytes) -> None:
     except FrameError:
         return
     _count_looped(vport, data, 1, len(data))
+    out = vport.looped_out  # the sender has counted the packet as one of verbs
+    out.add_to(out.rdma_unicast, 1, len(data))
+    out.sort_frame(data, 1, len(data))
 
 
 def take(hca: Hca, frame: Frame) -> None:
