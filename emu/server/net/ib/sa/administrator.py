@@ -8,7 +8,7 @@ dropped with a line in the debug log. Every other one is answered, if only with 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,9 +178,8 @@ class SubnetAdministrator:
     def sweep(self) -> None:
         """Compare the active ports with the last sweep; drop the records of ports that left.
 
-        Subscribers receive a notice for each port that came or went. The IPoIB broadcast groups
-        follow the ports' P_Keys. All that is charged to the round. Members leave their groups in
-        steps, before later requests.
+        Subscribers receive a notice for each port that came or went. Ports leave their multicast
+        groups in steps, before later requests. All that is charged to the round.
         """
         now = {port.gid: port for port in self._ports()}
         before, self._known = self._known, now
@@ -188,15 +187,20 @@ class SubnetAdministrator:
         gone = before.keys() - now.keys()
         if gone:
             self.subscriptions.drop_ports({before[gid].lid for gid in gone})
-            self.worker.begin(self.groups.drop_ports(gone))
             self.services.drop_ports(gone)
-        self.groups.keep_partitions(dict.fromkeys(port.pkeys for port in now.values()))
         for gid in gone:
             log.info("LID %#x has left the subnet", before[gid].lid)
             self.subscriptions.notify(SmTrap.GID_OUT_OF_SERVICE, gid)
         for gid in now.keys() - before.keys():
             self.subscriptions.notify(SmTrap.GID_IN_SERVICE, gid)
+        self.worker.begin(self._update_groups(gone))
         self._clock.budget.charge(steps_of(now.values()) + len(gone) * STEPS_PER_RECORD)
+
+    def _update_groups(self, gone: Set[bytes]) -> Job:
+        """Remove ports from the multicast groups; then adapt broadcast groups to the P_Keys."""
+        if gone:
+            yield from self.groups.drop_ports(gone)
+        self.groups.keep_partitions(dict.fromkeys(port.pkeys for port in self._known.values()))
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
         """Handle a datagram for QP1 at the SA's LID; ``data`` is its payload.

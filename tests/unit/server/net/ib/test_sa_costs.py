@@ -175,7 +175,7 @@ def test_a_sweep_is_charged_for_what_ports_leave(big):
 
 
 def test_ports_leave_many_groups_in_several_rounds(big):
-    """What one of them asks for afterwards comes behind that."""
+    """A request of one of them comes behind that."""
     (group,) = groups = [*big.sa.groups._groups.values()]
     for number in range(100):
         members = {port.gid: GroupMember(1, 0) for port in big.ports}
@@ -281,11 +281,24 @@ def test_port_that_flaps_with_new_partitions():
     for number in range(12):
         subnet.ports = [steady, replace(port, pkeys=tables(number))]
         subnet.sa.sweep()
+        rounds(subnet, lambda: 0)
         assert len(broadcast_groups(subnet)) == PKEY_TABLE_ENTRIES
         subnet.ports = [steady]
         subnet.sa.sweep()
+        rounds(subnet, lambda: 0)
         assert len(broadcast_groups(subnet)) == 1
     assert len(subnet.sa.groups) == 1
+
+
+def test_partitions_change_behind_the_ports_that_leave(big):
+    """A port that comes meanwhile has the broadcast group of its partition in the end."""
+    ask_for_nodes(big, 1)
+    kept = big.ports[:1]
+    big.ports = [*kept, replace(big.ports[1], pkeys=tables(1))]
+    big.sa.sweep()
+    assert len(broadcast_groups(big)) == 1
+    rounds(big, lambda: 0)
+    assert len(broadcast_groups(big)) == PKEY_TABLE_ENTRIES
 
 
 def test_partitions_of_a_port_that_stays():
