@@ -23,7 +23,8 @@ through the driver.
 
 A number that names no object of the sender gets BAD_RES_ERR; in a command that changes or destroys
 the object, it gets BAD_RES_STATE_ERR. An object in use is not destroyed: BAD_RES_STATE_ERR. A full
-table or ledger gets LIM_ERR. The handlers' docstrings add the other refusals.
+table, or a function whose share of host memory is used up, gets LIM_ERR. An SRQ of another form
+counts as no object. The handlers' docstrings add the other refusals.
 
 | Opcode | Command | State | From | Structures | What it does | Where |
 |---|---|---|---|---|---|---|

@@ -83,8 +83,8 @@ def teardown(hca: Hca) -> None:
     """Stop the function, destroy all its objects (TEARDOWN_HCA) and return to ENABLED.
 
     Log a warning for each table with objects that the driver left. Firmware pages stay with the
-    function. A LAG that it is master of ends, its sub-functions stop, and other switches lose its
-    tables as root.
+    function. A LAG that it is master of ends, as do its rates of vPorts. Its sub-functions stop,
+    and other switches lose its tables as root.
     """
     for table in hca.tables:
         if table:
@@ -98,9 +98,9 @@ def shut_down(hca: Hca) -> None:
     """Forget objects and firmware pages at once, without logging them; the state becomes DISABLED.
 
     A driver sends this when its machine goes down. Afterwards the function only executes commands.
-    A LAG that it is master of ends, its sub-functions stop, and other switches lose its tables as
-    root. A sub-function also leaves IN_USE or TEARDOWN_REQUEST, which may raise VHCA_STATE_CHANGE
-    at its manager.
+    A LAG that it is master of ends, as do its rates of vPorts. Its sub-functions stop, and other
+    switches lose its tables as root. A sub-function also leaves IN_USE or TEARDOWN_REQUEST, which
+    may raise VHCA_STATE_CHANGE at its manager.
     """
     log.info("%s: shut down", hca.model.name)
     hca.budget.charge(STEPS_PER_SHUT_DOWN)

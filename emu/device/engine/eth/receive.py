@@ -244,8 +244,8 @@ def _steer_one(
 ) -> None:
     """Steer a frame that is no super-frame and give it to the chosen queues. Raises FrameError.
 
-    Without a queue, a frame from the wire counts as steering_discards. A looped frame with a queue
-    counts in the loopback counters.
+    Without a queue, a frame from the wire or a looped RoCE frame counts as steering_discards. A
+    looped frame with a queue counts in the loopback counters.
     """
     data = frame.data
     if headers is None:
