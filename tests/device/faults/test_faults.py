@@ -490,12 +490,14 @@ class TestCompletionsInOrder:
         assert self.counters(one) == sent
         assert one.node.hca.probes.faults is None
 
-    def test_a_reset_forgets_them(self, qps, plan, write, function, clock):
+    def test_a_reset_forgets_them(self, qps, plan, faults, write, function, clock):
         one, _ = qps
         plan('point="cqe"\naction="delay"\nms=20\ntimes=1')
         write(3)
         one.node.settle()
         function.reset()
+        faults.clear()
+        assert function.hca.probes.faults is None
         clock.advance(20 * MS)
         assert not function.hca.health.internal_errors
 
