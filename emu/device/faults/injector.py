@@ -207,6 +207,7 @@ class Injector:
             self._behind[point] = [one for one in waiting if not one[1].ends_with_objects]
             for rule, event in waiting:
                 self._held[rule.name] -= event.ends_with_objects
+        self._on_empty_lines()
 
     def attach(self) -> None:
         """Set the HCA's ``faults``, and wrap exactly the ports of the armed rules' points.

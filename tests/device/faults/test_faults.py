@@ -501,6 +501,16 @@ class TestCompletionsInOrder:
         clock.advance(20 * MS)
         assert not function.hca.health.internal_errors
 
+    def test_without_rules_a_teardown_forgets_them(self, qps, plan, faults, write, function):
+        one, _ = qps
+        plan('point="cqe"\naction="delay"\nms=20\ntimes=1')
+        write(3)
+        one.node.settle()
+        faults.clear()
+        assert function.hca.probes.faults is faults
+        one.node.driver.must(Op.TEARDOWN_HCA)
+        assert function.hca.probes.faults is None
+
 
 def test_plan_sees_completions_behind_those_before_it(qps, plan, node):
     """A queue whose entries follow each other in a page writes none of them unseen."""
