@@ -9,17 +9,22 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from emu.device.faults.event import Event, Result
 from emu.device.faults.parameters import COUNT, MS, repetitions
 from emu.device.faults.registry import action
 from emu.device.faults.rule import Rule
+from emu.device.ports import Timer
 
 log = logging.getLogger(__name__)
 
 MAX_DELAYED = 10_000
 """Maximum number of delayed events; further ones are not delayed."""
+
+MAX_AT_ONCE = 256
+"""Maximum number of events that one call makes of a line: some 0.5 ms of completions."""
 
 
 class PlaceInLine:
@@ -36,12 +41,21 @@ class Lines:
     """Events that happen in order, such as a queue's: a delayed one delays all behind it."""
 
     def __init__(
-        self, guarded: Callable[[Callable[[], object]], None], on_empty: Callable[[], None]
+        self,
+        guarded: Callable[[Callable[[], object]], None],
+        on_empty: Callable[[], None],
+        next_round: Callable[[Callable[[], None]], Timer],
     ) -> None:
-        """Make late calls by ``guarded``, and call ``on_empty`` after the last one of all."""
+        """Make late calls by ``guarded``, and call ``on_empty`` after the last one of all.
+
+        Of a long line the rest is left to ``next_round``.
+        """
         self._guarded = guarded
         self._on_empty = on_empty
+        self._next_round = next_round
         self._lines: dict[object, deque[PlaceInLine]] = {}
+        self._rests: dict[object, Timer] = {}
+        """Lines that go on in the next round."""
         self._count = 0
 
     def __bool__(self) -> bool:
@@ -73,13 +87,19 @@ class Lines:
             places.clear()
         self._lines.clear()
         self._count = 0
+        for timer in self._rests.values():
+            timer.cancel()
+        self._rests.clear()
 
     def _add(self, line: object, place: PlaceInLine) -> None:
         self._lines.setdefault(line, deque()).append(place)
         self._count += 1
 
     def _make_space(self, line: object) -> None:
-        """Make all calls of a line early, in order, where MAX_DELAYED wait in all lines."""
+        """Make the calls of a line early, in order, where MAX_DELAYED wait in all lines.
+
+        The first ones are made now, the others in the next rounds.
+        """
         if self._count < MAX_DELAYED or line not in self._lines:
             return
         log.warning("%d events wait in line: those of one line are not delayed", self._count)
@@ -88,15 +108,25 @@ class Lines:
         self._go_on(line)
 
     def _go_on(self, line: object) -> None:
-        """Make the calls of a line up to the next delayed one."""
+        """Make the calls of a line up to the next delayed one, MAX_AT_ONCE in this round."""
         places = self._lines.get(line)
-        while places and places[0].is_due:
+        for _ in range(MAX_AT_ONCE):
+            if not places or not places[0].is_due:
+                break
             self._count -= 1
             self._guarded(places.popleft().call)
-        if places is not None and not places and self._lines.get(line) is places:
+        if places is None or self._lines.get(line) is not places:
+            return
+        if not places:
             del self._lines[line]
             if not self._lines:
                 self._on_empty()
+        elif places[0].is_due and line not in self._rests:
+            self._rests[line] = self._next_round(partial(self._make_rest, line))
+
+    def _make_rest(self, line: object) -> None:
+        del self._rests[line]
+        self._go_on(line)
 
 
 class Losable(Event[Result]):

@@ -55,7 +55,9 @@ class Injector:
         """Pending timers: the rule of each, and the event if it ends with its objects."""
         self._behind: dict[str, list[tuple[Rule, Event[Any]]]] = {}
         """Events that wait for the next one of their point, with the rules that reordered them."""
-        self._lines = Lines(self.guarded, self._on_empty_lines)
+        self._lines = Lines(
+            self.guarded, self._on_empty_lines, lambda call: self.hca.port_clock.call_later(0, call)
+        )
         """Events that wait behind delayed ones."""
         self.to_come: dict[ToCome, Callable[[], None]] = {}
         """Calls that are not due yet, in order; :meth:`at` adds them."""

@@ -1,8 +1,11 @@
 """Events in line: a delayed one delays those behind it, but not any number of them."""
 
+from functools import partial
+
 import pytest
 
-from emu.device.faults.delivery_actions import MAX_DELAYED, Lines
+from emu.device.faults.delivery_actions import MAX_AT_ONCE, MAX_DELAYED, Lines
+from emu.driver.world.clock import HandClock
 
 
 @pytest.fixture
@@ -11,25 +14,65 @@ def made():
 
 
 @pytest.fixture
-def lines(made):
-    return Lines(lambda call: call(), lambda: made.append("empty"))
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def lines(made, clock):
+    return Lines(
+        lambda call: call(), lambda: made.append("empty"), lambda call: clock.call_later(0, call)
+    )
 
 
 @pytest.mark.hostile
-def test_only_so_many_wait(lines, made, caplog):
+def test_only_so_many_wait(lines, made, clock, caplog):
     """One line more, and one too many: the calls of its line are made early, in their order."""
     due = lines.delay("other", lambda: made.append("other"))
     lines.delay("one", lambda: made.append(0))
     for number in range(1, MAX_DELAYED - 1):
-        assert lines.follow("one", lambda number=number: made.append(number))
+        assert lines.follow("one", partial(made.append, number))
     assert made == []
-    assert not lines.follow("one", made.clear)
-    assert made == [*range(MAX_DELAYED - 1)]
+    assert lines.follow("one", partial(made.append, MAX_DELAYED - 1))
+    assert made == [*range(MAX_AT_ONCE)]
     assert "not delayed" in caplog.text
+    clock.advance(0)
+    assert made == [*range(MAX_DELAYED)]
+    assert not lines.follow("one", made.clear)
     assert lines
     due()
     assert made[-2:] == ["other", "empty"]
     assert not lines
+
+
+@pytest.mark.hostile
+def test_a_long_line_takes_several_rounds(lines, made, clock):
+    """One more joins it in between; a round that follows makes no more than the first."""
+    due = lines.delay("one", lambda: made.append(0))
+    for number in range(1, 2 * MAX_AT_ONCE):
+        lines.follow("one", partial(made.append, number))
+    due()
+    assert made == [*range(MAX_AT_ONCE)]
+    lines.follow("one", partial(made.append, 2 * MAX_AT_ONCE))
+    due = lines.delay("one", lambda: made.append("late"))
+    clock.call_later(0, lambda: made.append("other"))
+    clock.advance(0)
+    assert made == [*range(2 * MAX_AT_ONCE), "other", 2 * MAX_AT_ONCE]
+    assert clock.waiting() == 0
+    due()
+    assert made[-2:] == ["late", "empty"]
+
+
+@pytest.mark.hostile
+def test_the_rest_of_a_long_line_can_be_forgotten(lines, made, clock):
+    due = lines.delay("one", lambda: made.append(0))
+    for number in range(1, 2 * MAX_AT_ONCE):
+        lines.follow("one", partial(made.append, number))
+    due()
+    lines.clear()
+    assert not lines
+    assert clock.waiting() == 0
+    assert made == [*range(MAX_AT_ONCE)]
 
 
 def test_a_call_may_put_others_behind_it(lines, made):
