@@ -256,6 +256,7 @@ class Injector:
         """Return a rule's counts at this function as plain values, with ``function`` as its index.
 
         ``armed`` is False for a rule that waits for ``after`` or has fired ``times`` times.
+        ``held`` is the rule's share of :attr:`held`.
         """
         name = state.rule.name
         return {
@@ -267,7 +268,10 @@ class Injector:
 
     @property
     def held(self) -> int:
-        """Number of delayed and reordered events that have not happened yet."""
+        """Number of reordered events that wait, and of delayed ones whose time has not come.
+
+        Events in line behind a delayed one are not counted.
+        """
         return self._held.total()
 
     @property

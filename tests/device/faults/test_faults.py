@@ -449,7 +449,9 @@ class TestCompletionsInOrder:
         clock.advance(20 * MS)
         assert self.counters(one) == sent
 
-    def test_a_shorter_delay_ends_with_a_longer_one_before_it(self, qps, plan, write, clock):
+    def test_a_shorter_delay_ends_with_a_longer_one_before_it(
+        self, qps, plan, faults, write, clock
+    ):
         one, _ = qps
         plan(
             '[[rule]]\npoint="cqe"\naction="delay"\nms=20\ntimes=1\n'
@@ -457,8 +459,10 @@ class TestCompletionsInOrder:
         )
         sent = write(2)
         assert self.counters(one) == []
+        assert faults.held == 2
         clock.advance(6 * MS)
         assert self.counters(one) == []
+        assert faults.held == 1
         clock.advance(10 * MS)
         sent += write()
         assert self.counters(one) == []

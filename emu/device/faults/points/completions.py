@@ -198,7 +198,10 @@ class CompletionEvent(Losable[bool], Repeatable[bool]):
         return {"cqe.": self._view, "": self._view}
 
     def go_on(self) -> bool:
-        """Write the entry, see :func:`emu.device.engine.events.cq.write`."""
+        """Write the entry, or put it behind the delayed entries of its CQ; return True then.
+
+        See :func:`emu.device.engine.events.cq.write`.
+        """
         return self._write(self._entry, self._op_own, solicited=self._solicited)
 
     @action(
@@ -238,7 +241,8 @@ class CompletionEvent(Losable[bool], Repeatable[bool]):
     def corrupt(self, rule: Rule) -> bool:
         """Write the entry with other fields; return whether the CQ takes it.
 
-        Raises NoEffectError if no field takes its value.
+        Behind delayed entries of its CQ the entry is written later; True then. Raises NoEffectError
+        if no field takes its value.
         """
         change_fields([self._view], rule["set"])
         return self._write_whole()
