@@ -105,8 +105,8 @@ class BootedGuest:
         """Wait until the guest accepts commands, then start a fault plan that waits for the driver.
 
         With ``options.hold_probe`` that plan waits for :meth:`probe` instead. Raises GuestHungError
-        after ``options.boot_timeout``, GuestPanicError, GuestStoppedError or ServerError. Any
-        exception stops the guest.
+        after ``options.boot_timeout`` or earlier (see ``_await_release``), GuestPanicError,
+        GuestStoppedError or ServerError. Any exception stops the guest.
         """
         try:
             with self._diagnosed():
@@ -246,7 +246,7 @@ class BootedGuest:
         """Wait for the kernel's HELLO and record its release; the boot then counts for saved boots.
 
         With ``options.trace`` the clock is marked. Raises GuestHungError after
-        ``options.boot_timeout``.
+        ``options.boot_timeout`` or earlier, see ``_await_release``.
         """
         release = self._await_release(self.options.boot_timeout)
         if release is None:
@@ -269,9 +269,10 @@ class BootedGuest:
             return self._running.wait_ready(timeout)
         release = self._running.wait_ready(_MAX_SILENCE)
         if release is None and not self._machine.console:
+            again = "; mlx5emu doctor tests KVM again" if self._machine.can_retest else ""
             raise GuestHungError(
                 f"KVM does not boot the guest: its console is empty after {_MAX_SILENCE:g} s. Use"
-                " --accel tcg, or auto; mlx5emu doctor tests KVM again"
+                f" --accel tcg, or auto{again}"
             )
         return release or self._running.wait_ready(timeout - _MAX_SILENCE)
 

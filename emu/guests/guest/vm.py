@@ -79,6 +79,8 @@ class Vm:
         """Whether QEMU emulates the processors."""
         self.is_doubted = False
         """Whether the guest uses KVM on a host where KVM has booted no kernel."""
+        self.can_retest = False
+        """Whether that answer is not certain, so that `mlx5emu doctor` tests KVM again."""
         self._stay = stay
         self._watch: Watch | None = None
         self.gdb_socket: Path | None = None
@@ -131,6 +133,7 @@ class Vm:
         )
         self.is_emulated = machine.accelerator != "kvm"
         self.is_doubted = not self.is_emulated and accel.known_answer(machine.qemu) is False
+        self.can_retest = self.is_doubted and not accel.is_certain(machine.qemu)
         if self._watch is None and not self.is_emulated:
             self._watch = self._new_watch(work)
             machine = replace(machine, events=self._watch.control)
