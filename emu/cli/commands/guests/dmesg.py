@@ -80,13 +80,15 @@ def dmesg(name: str, trace: Path | None, follow: bool, as_json: bool) -> None:
 def _device_events(trace: Path, name: str) -> Iterator[TraceEvent]:
     """Yield the events of the functions of a running guest, from the trace of its server.
 
-    Raises UserError, before the first event, for the trace of other guests: the file of another
-    server that runs, or one that names guests without this one.
+    Raises UserError for the trace of other guests: the file of another server that runs, or, after
+    events that name no guest, one that names guests without this one.
     """
     entry, guest = running.resolve(name)
     guest = guest or entry.guests[0]
     path, own = os.path.realpath(trace), entry.info.get(running.TRACE)
-    how = f"that of {name} is {own}" if own else f"{name} has none: start it with --trace FILE"
+    is_lab = entry.info.get("lab")
+    begin = "set `trace` in [server] of the lab's file" if is_lab else "start it with --trace FILE"
+    how = f"that of {name} is {own}" if own else f"{name} has none: {begin}"
     writers = [one.name for one in running.entries() if one.info.get(running.TRACE) == path]
     if writers and path != own:
         raise UserError(f"{trace} is the trace of {writers[0]}; {how}")

@@ -224,6 +224,16 @@ def test_dmesg_refuses_the_trace_of_guests_that_it_names(home):
     assert (result.exit_code, result.output) == (1, said)
 
 
+def test_a_lab_gets_its_trace_by_its_file(home):
+    """`lab up` has no --trace."""
+    given = write(home / "given", DEVICE)
+    with up(home, "lab", "h1", "h2", lab=True), up(home, "two", trace=given):
+        result = CliRunner().invoke(main, ["dmesg", "lab/h1", "--trace", given])
+    how = "lab/h1 has none: set `trace` in [server] of the lab's file"
+    said = f"mlx5emu: {given} is the trace of two; {how}\n"
+    assert (result.exit_code, result.output) == (1, said)
+
+
 @pytest.mark.parametrize("own", ["own", None])
 def test_dmesg_refuses_the_trace_of_another_guest_that_runs(home, own):
     given = write(home / "given", DEVICE)
