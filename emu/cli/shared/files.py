@@ -53,6 +53,8 @@ def check_apart(written: Iterable[tuple[str, Path | None]]) -> None:
             continue
         where = os.path.realpath(path)
         if where in named:
+            if option == named[where]:
+                raise click.UsageError(f"{option} names {path} twice: each needs its own path")
             raise click.UsageError(
                 f"{path} is a path of {named[where]} and of {option}: each needs its own"
             )

@@ -145,7 +145,7 @@ def test_a_lab_has_the_line(taken, tmp_path):
     [
         (("--socket", "live"), "live: another process listens at this path"),
         (("--socket", "file"), "file: exists and is not a socket"),
-        (("--socket", "s", "--socket", "./s"), "s is a path of --socket and of --socket"),
+        (("--socket", "s", "--socket", "./s"), "--socket names s twice: each needs"),
         (("--socket", "s", "--control", "s"), "s is a path of --socket and of --control"),
         (("--socket", "s", "--trace", "./s"), "s is a path of --socket and of --trace"),
         (("--socket", "dead", "--pcap", "dead"), "dead is a path of --socket and of --pcap"),
