@@ -115,7 +115,8 @@ class Existing(click.Path):
                 text = missing_text("file" if self.file_okay else "directory", path)
                 self.fail(text + self._hint(path), param, ctx)
             if self.resolve_path and path.is_fifo():
-                self.fail(f"{path} is a pipe; a file is needed, to open it again", param, ctx)
+                why = "name a file, which another process opens later"
+                self.fail(f"{path} is a pipe: {why}", param, ctx)
             _check_alone(self, path, param, ctx, is_written=False)
         return super().convert(value, param, ctx)
 

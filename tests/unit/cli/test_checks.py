@@ -112,7 +112,7 @@ def test_a_pipe_is_no_file_of_a_guest(words, no_start):
     reader, writer = os.pipe()
     result = CliRunner().invoke(main, words.format(f"/dev/fd/{reader}").split())
     assert result.exit_code == 2
-    assert f"/dev/fd/{reader} is a pipe" in result.output
+    assert f"/dev/fd/{reader} is a pipe: name a file, which another process" in result.output
     os.close(reader)
     os.close(writer)
 
