@@ -22,6 +22,8 @@ _MEANINGS = (
 """Words with one meaning; the commands of a group in a set answer its other words."""
 _WHOLE = {("fault", "clear"): "fault remove --all", ("fault", "reset"): "fault remove --all"}
 """Answers that need more than a command's name."""
+_RENAMED = {("", "suite"): "rdma-tests"}
+"""Commands of earlier releases, by their groups and names, and the commands of today."""
 
 
 def meant(group: str, word: str, commands: list[str]) -> list[str]:
@@ -36,9 +38,14 @@ def meant(group: str, word: str, commands: list[str]) -> list[str]:
 
 
 def fail_unknown(ctx: click.Context, word: str, commands: list[str], group: str = "") -> NoReturn:
-    """Raise UsageError for an unknown command, with those that it can mean or is similar to."""
+    """Raise UsageError for an unknown command, with those that it can mean or is similar to.
+
+    For a command of an earlier release the error has only its name of today.
+    """
     from emu.near import near  # only a mistake needs it
 
+    if new := _RENAMED.get((group, word)):
+        ctx.fail(f"{word} is now {new}")
     answers = meant(group, word, commands)
     hint = f"; use {' or '.join(answers)}" if answers else near(word, commands)
     if not hint and group:

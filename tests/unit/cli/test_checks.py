@@ -307,6 +307,21 @@ def test_a_word_of_other_tools_is_answered_with_the_command(words, answer):
     assert result.output.endswith(f"No such command '{words[-1]}'; use {answer}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["suite"], "suite is now rdma-tests"),
+        (["suite", "--module", "test_qp"], "suite is now rdma-tests"),
+        (["layouts", "check", "--kernel", "sid"], "--kernel is now --suite"),
+        (["layouts", "check", "--kernel=sid", "--suite", "sid"], "--kernel is now --suite"),
+    ],
+)
+def test_a_name_of_an_earlier_release_is_answered_with_that_of_today(words, says):
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert result.output.endswith(f"Error: {says}\n")
+
+
 def test_another_unknown_command_of_a_group_has_its_commands():
     output = CliRunner().invoke(main, ["lab", "xyzzy"]).output
     assert "No such command 'xyzzy'; commands: cp, down, exec, status, up" in output

@@ -31,6 +31,12 @@ from layouts.registry import structures
 _FILE = Existing()
 
 
+def _refuse_kernel(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """Fail for the name that --suite had in version 0.3.0."""
+    if value is not None:
+        ctx.fail("--kernel is now --suite")
+
+
 @click.group(cls=NamedGroup, short_help="Compare declared structures with the driver's binaries.")
 def layouts() -> None:
     """Compare the emulator's declared structures with the driver's binaries, for its developers.
@@ -54,6 +60,7 @@ def layouts() -> None:
     type=_FILE,
     help="Module of the driver, compressed or not: mlx5_core; may be repeated for mlx5_ib.",
 )
+@click.option("--kernel", "_", hidden=True, expose_value=False, callback=_refuse_kernel)
 @click.option("--vmlinux", "kernel", type=_FILE, help="vmlinux or vmlinuz of the modules.")
 @click.option("--explained", is_flag=True, help="List the known differences and their reasons.")
 @click.option(
