@@ -148,7 +148,7 @@ def test_a_tap_file_that_cannot_be_written_is_told_before_the_tests(tmp_path):
         (["--mlx5-suite", "sid", "--mlx5-suite", "trixi"], "--mlx5-suite: 'trixi' is not one of"),
         (["--mlx5-device", "connectx6d"], "--mlx5-device: unknown model 'connectx6d'; near it"),
         (["--mlx5-net", "usr"], "--mlx5-net: 'usr': use user, stream=PATH or tap=NAME"),
-        (["--mlx5-transport", "vfio"], "--mlx5-transport: no transport 'vfio'; near it"),
+        (["--mlx5-transport", "vfio"], "--mlx5-transport: no transport 'vfio'; known: vfio-user"),
     ],
 )
 def test_an_option_that_no_guest_can_have_is_told_before_the_tests(words, why, tmp_path):

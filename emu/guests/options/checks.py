@@ -11,7 +11,6 @@ from emu.guests.architecture import NATIVE, WITH_VFS
 from emu.guests.options.guest import OptionError, option_named, options
 from emu.host.user_error import UserError
 from emu.model_words import given_text
-from emu.near import near
 
 _MIB = 1 << 20
 
@@ -114,7 +113,7 @@ def _transport(name: str) -> None:
     from emu.server.vfio.kinds import KINDS
 
     if name not in KINDS:
-        raise ValueError(f"no transport {name!r}{near(name, KINDS)}; known: {', '.join(KINDS)}")
+        raise ValueError(f"no transport {name!r}; known: {', '.join(KINDS)}")
 
 
 def _memory(mib: int) -> None:
