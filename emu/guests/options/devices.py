@@ -44,7 +44,8 @@ class DeviceOptions:
         None,
         flag="transport",
         kind=OptionKind(metavar="NAME"),
-        help="Implementation of vfio-user between functions and QEMU: vfio-user, libvfio-user.",
+        help="How QEMU reaches the functions: vfio-user (mlx5emu's own server) or libvfio-user "
+        "(the C library).",
         otherwise="vfio-user",
         tables=OF_SERVER,
         is_for_server=True,
