@@ -17,14 +17,12 @@ from emu.device.faults.parameters import COUNT, MS, repetitions
 from emu.device.faults.registry import action
 from emu.device.faults.rule import Rule
 from emu.device.ports import Timer
+from emu.device.rounds.sizes import LATE_PER_ROUND
 
 log = logging.getLogger(__name__)
 
 MAX_DELAYED = 10_000
 """Maximum number of delayed events; further ones are not delayed."""
-
-MAX_AT_ONCE = 256
-"""Maximum number of events that one call makes of a line: some 0.5 ms of completions."""
 
 
 class PlaceInLine:
@@ -108,9 +106,9 @@ class Lines:
         self._go_on(line)
 
     def _go_on(self, line: object) -> None:
-        """Make the calls of a line up to the next delayed one, MAX_AT_ONCE in this round."""
+        """Make the calls of a line up to the next delayed one, LATE_PER_ROUND in this round."""
         places = self._lines.get(line)
-        for _ in range(MAX_AT_ONCE):
+        for _ in range(LATE_PER_ROUND):
             if not places or not places[0].is_due:
                 break
             self._count -= 1

@@ -52,6 +52,8 @@ FREED_PER_ROUND: Final = 5000
 """Objects that are freed after a reset; up to a million may exist, with 1 to 2 us for each."""
 COST_OF_ENDING: Final = 8
 """Cost, in such objects, of one that has a timer, packet, page or other queue pending."""
+LATE_PER_ROUND: Final = 256
+"""Events of a queue that happen behind a delayed one: some 0.5 ms of completions."""
 
 # -- steps
 

@@ -4,7 +4,8 @@ from functools import partial
 
 import pytest
 
-from emu.device.faults.delivery_actions import MAX_AT_ONCE, MAX_DELAYED, Lines
+from emu.device.faults.delivery_actions import MAX_DELAYED, Lines
+from emu.device.rounds.sizes import LATE_PER_ROUND
 from emu.driver.world.clock import HandClock
 
 
@@ -34,7 +35,7 @@ def test_only_so_many_wait(lines, made, clock, caplog):
         assert lines.follow("one", partial(made.append, number))
     assert made == []
     assert lines.follow("one", partial(made.append, MAX_DELAYED - 1))
-    assert made == [*range(MAX_AT_ONCE)]
+    assert made == [*range(LATE_PER_ROUND)]
     assert "not delayed" in caplog.text
     clock.advance(0)
     assert made == [*range(MAX_DELAYED)]
@@ -49,15 +50,15 @@ def test_only_so_many_wait(lines, made, clock, caplog):
 def test_a_long_line_takes_several_rounds(lines, made, clock):
     """One more joins it in between; a round that follows makes no more than the first."""
     due = lines.delay("one", lambda: made.append(0))
-    for number in range(1, 2 * MAX_AT_ONCE):
+    for number in range(1, 2 * LATE_PER_ROUND):
         lines.follow("one", partial(made.append, number))
     due()
-    assert made == [*range(MAX_AT_ONCE)]
-    lines.follow("one", partial(made.append, 2 * MAX_AT_ONCE))
+    assert made == [*range(LATE_PER_ROUND)]
+    lines.follow("one", partial(made.append, 2 * LATE_PER_ROUND))
     due = lines.delay("one", lambda: made.append("late"))
     clock.call_later(0, lambda: made.append("other"))
     clock.advance(0)
-    assert made == [*range(2 * MAX_AT_ONCE), "other", 2 * MAX_AT_ONCE]
+    assert made == [*range(2 * LATE_PER_ROUND), "other", 2 * LATE_PER_ROUND]
     assert clock.waiting() == 0
     due()
     assert made[-2:] == ["late", "empty"]
@@ -66,13 +67,13 @@ def test_a_long_line_takes_several_rounds(lines, made, clock):
 @pytest.mark.hostile
 def test_the_rest_of_a_long_line_can_be_forgotten(lines, made, clock):
     due = lines.delay("one", lambda: made.append(0))
-    for number in range(1, 2 * MAX_AT_ONCE):
+    for number in range(1, 2 * LATE_PER_ROUND):
         lines.follow("one", partial(made.append, number))
     due()
     lines.clear()
     assert not lines
     assert clock.waiting() == 0
-    assert made == [*range(MAX_AT_ONCE)]
+    assert made == [*range(LATE_PER_ROUND)]
 
 
 def test_a_call_may_put_others_behind_it(lines, made):
