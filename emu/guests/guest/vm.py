@@ -78,7 +78,7 @@ class Vm:
         self.is_emulated = True
         """Whether QEMU emulates the processors."""
         self.is_doubted = False
-        """Whether the guest uses KVM on a host where KVM has booted no kernel."""
+        """Whether KVM may not boot it, see :func:`emu.guests.machine.accel.is_doubted`."""
         self.can_retest = False
         """Whether that answer is not certain, so that `mlx5emu doctor` tests KVM again."""
         self._stay = stay
@@ -132,7 +132,7 @@ class Vm:
             on_wait=on_wait,
         )
         self.is_emulated = machine.accelerator != "kvm"
-        self.is_doubted = not self.is_emulated and accel.known_answer(machine.qemu) is False
+        self.is_doubted = accel.is_doubted(machine.accelerator, machine.qemu)
         self.can_retest = self.is_doubted and not accel.is_certain(machine.qemu)
         if self._watch is None and not self.is_emulated:
             self._watch = self._new_watch(work)

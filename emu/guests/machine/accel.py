@@ -69,6 +69,11 @@ def known_answer(qemu: Qemu) -> bool | None:
     return answer if isinstance(answer, bool) else None
 
 
+def is_doubted(accelerator: str, qemu: Qemu) -> bool:
+    """Return whether a guest uses KVM on a host where KVM has booted no kernel."""
+    return accelerator == "kvm" and known_answer(qemu) is False
+
+
 def is_certain(qemu: Qemu) -> bool:
     """Return whether the cached answer is a yes or a definite no, instead of a boot too slow."""
     return isinstance(cache.load_json(_store()).get(_host(qemu)), bool)

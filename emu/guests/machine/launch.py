@@ -67,8 +67,8 @@ def machine_for(
     config = _config(options, kernel.release, terminal, is_parked)
     initrd.write_bytes(initramfs.build(root.busybox, kernel.boot_modules, config))
     # The console of a KVM that may boot nothing tells by its first line that the kernel runs.
-    is_doubted = accelerator == "kvm" and accel.known_answer(program) is False
-    level = VERBOSE_LOG_LEVEL if options.verbose or is_doubted else LOG_LEVEL
+    is_verbose = options.verbose or accel.is_doubted(accelerator, program)
+    level = VERBOSE_LOG_LEVEL if is_verbose else LOG_LEVEL
     # Symbols have the addresses of vmlinux.
     fixed = ("nokaslr",) if gdb is not None else ()
     return Machine(
