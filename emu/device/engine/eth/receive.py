@@ -29,7 +29,14 @@ from emu.device.port.eth.checksum import complete, trusted
 from emu.device.port.eth.fcs import Damaged, Wrong
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import MIN_BYTES, Frame
-from emu.device.port.eth.headers import FrameError, Headers, Marked, behind_tags, parse, source_of
+from emu.device.port.eth.headers import (
+    FrameError,
+    Headers,
+    Marked,
+    parse,
+    parse_super_frame,
+    source_of,
+)
 from emu.device.port.eth.plain import header_bytes
 from emu.device.port.eth.roce.framing import GRH, ROCE_PORT, ROCE_PORT_AT
 from emu.device.port.eth.segment import MAX_SEGMENTS, check, segment
@@ -371,7 +378,7 @@ def _steer_large(hca: Hca, large: _Large, source: LoopbackSource | None) -> None
 def _check_large(large: _Large) -> None:
     """Raise FrameError for a super-frame that cannot be segmented."""
     data, at = large.data, large.header
-    check(behind_tags(parse(data[:at], whole=False), whole=False), data[at:], large.size)
+    check(parse_super_frame(data[:at]), data[at:], large.size)
 
 
 def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:

@@ -245,6 +245,11 @@ def behind_tags(headers: Headers, whole: bool = True) -> Headers:
     return headers
 
 
+def parse_super_frame(data: bytes) -> Headers:
+    """Return the headers of a super-frame, or of its headers alone, also behind many tags."""
+    return behind_tags(parse(data, whole=False), whole=False)
+
+
 def parse_ip(frame: bytes, at: int, ethertype: int, whole: bool = True) -> Headers | None:
     """Return the headers of an IP packet that begins at ``at``; None for another Ethertype.
 

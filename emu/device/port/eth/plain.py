@@ -6,7 +6,14 @@ from typing import Final
 
 from emu.device.port.eth.checksum import CHECKSUM_AT, insert
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import TCP, FrameError, Headers, behind_tags, parse
+from emu.device.port.eth.headers import (
+    TCP,
+    FrameError,
+    Headers,
+    behind_tags,
+    parse,
+    parse_super_frame,
+)
 from emu.device.port.eth.segment import MAX_SEGMENTS, segment
 
 _UDP_BYTES: Final = 8
@@ -43,7 +50,7 @@ def is_sound(frame: Frame) -> bool:
     size, data = frame.gso_size, frame.data
     if not size:
         return True
-    headers = behind_tags(parse(data, whole=False), whole=False)
+    headers = parse_super_frame(data)
     if not headers.l4 or headers.protocol not in CHECKSUM_AT:
         return False
     return header_bytes(headers) < len(data) <= size * MAX_SEGMENTS

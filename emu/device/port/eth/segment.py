@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final
 
 from emu.device.port.eth.checksum import CHECKSUM_AT, MODULUS, pseudo_header, total, totals
-from emu.device.port.eth.headers import TCP, FrameError, Headers, behind_tags, parse
+from emu.device.port.eth.headers import TCP, FrameError, Headers, parse, parse_super_frame
 
 MAX_IP_BYTES: Final = 0xFFFF
 MAX_SEGMENTS: Final = 2048
@@ -37,7 +37,7 @@ def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
     extension headers if any. Its IP length and its checksums are ignored (Linux leaves the length 0
     in a packet of more than 64 KiB). Raises :class:`FrameError` as :func:`check` does.
     """
-    headers = behind_tags(parse(header, whole=False), whole=False)
+    headers = parse_super_frame(header)
     check(headers, payload, mss)
     pieces = [payload[at : at + mss] for at in range(0, len(payload), mss)]
     network = _ipv4 if headers.version == 4 else _ipv6
