@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
+from emu.device.faults.delays import Delays
 from emu.device.faults.enum_names import agrees, name_of
-from emu.device.faults.rule import Rule
 from emu.device.state.points import FaultPoint, Shown
 from emu.device.state.points import Result as Result
 from layouts.prm import Prm
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 FieldKind = type[int] | type[str] | type[Enum] | tuple[str, ...]
 """Values of a field: numbers, any names, an enumeration's members, or these names."""
+
+
+LOAD_POINT: FaultPoint[[], None] = FaultPoint("load")
+POWER_ON_POINT: FaultPoint[[str], None] = FaultPoint("power_on")
+"""The points that the injector itself shows: a rule is loaded, the function is powered on."""
 
 
 class NoEffectError(Exception):
@@ -47,6 +52,10 @@ class RuleInjector(Protocol):
         """The function's state between two resets."""
 
     @property
+    def delays(self) -> Delays:
+        """Events that wait: delayed ones, those in line behind them, and reordered ones."""
+
+    @property
     def is_gone(self) -> bool:
         """Whether the function is off the bus."""
 
@@ -57,26 +66,6 @@ class RuleInjector(Protocol):
         self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs
     ) -> Result:
         """Show an event of another point that follows from this one; return its result."""
-
-    def later(
-        self, rule: Rule, call: Callable[[], object], event: Event[Any], ms: float | None = None
-    ) -> None:
-        """Make ``call`` after ``ms``, or after the rule's time if None, by the device's clock.
-
-        A reset of the function cancels the call, and the end of objects does for an event with
-        ``ends_with_objects``.
-        """
-
-    def later_in_line(
-        self, rule: Rule, line: object, call: Callable[[], object], event: Event[Any]
-    ) -> None:
-        """Do :meth:`later`, and delay the later calls of a line as well, which are in order."""
-
-    def follows_in_line(self, line: object, call: Callable[[], object]) -> bool:
-        """Make ``call`` behind the delayed calls of a line; return False if there are none."""
-
-    def behind_next(self, rule: Rule, event: Event[Any]) -> None:
-        """Perform an event after the next event of its point, or when its rule is removed."""
 
     def guarded(self, call: Callable[[], object]) -> None:
         """Run a delayed action; an exception in it is logged and does not propagate."""

@@ -7,21 +7,19 @@ With rules it is the function's :class:`Injector`.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from emu.device.faults.decision import RuleState
-from emu.device.faults.delivery_actions import MAX_DELAYED, Lines
+from emu.device.faults.delays import Delays
 from emu.device.faults.effects import Effects
-from emu.device.faults.event import Event, NoEffectError
-from emu.device.faults.moments import LOAD_POINT, POWER_ON_POINT
+from emu.device.faults.event import LOAD_POINT, POWER_ON_POINT, Event, NoEffectError
 from emu.device.faults.plan import Plan
 from emu.device.faults.record import Fired
 from emu.device.faults.registry import EFFECTS, MOUNTS
 from emu.device.faults.rule import Rule
 from emu.device.faults.schema import POINTS
-from emu.device.ports import DmaError, Timer
+from emu.device.ports import DmaError
 from emu.device.state.observers import UNREADABLE, ObserverErrors
 from emu.device.state.points import FaultPoint, Result, Shown
 
@@ -50,15 +48,7 @@ class Injector:
         self._sink = sink
         self.states: list[RuleState] = []
         self._by_point: dict[str, list[RuleState]] = {}
-        self._held: Counter[str] = Counter()
-        self._timers: dict[Timer, tuple[str, Event[Any] | None]] = {}
-        """Pending timers: the rule of each, and the event if it ends with its objects."""
-        self._behind: dict[str, list[tuple[Rule, Event[Any]]]] = {}
-        """Events that wait for the next one of their point, with the rules that reordered them."""
-        self._lines = Lines(
-            self.guarded, self._on_empty_lines, lambda call: self.hca.port_clock.call_later(0, call)
-        )
-        """Events that wait behind delayed ones."""
+        self.delays = Delays(lambda: self.hca.port_clock, self.guarded, self._on_empty_lines)
         self.to_come: dict[ToCome, Callable[[], None]] = {}
         """Calls that are not due yet, in order; :meth:`at` adds them."""
         self._is_inside = False
@@ -130,7 +120,7 @@ class Injector:
         self.states = [state for state in self.states if state not in states]
         for state in states:
             self.effects.end(state.rule)
-            self._perform_waiting(state.rule)
+            self.delays.perform_waiting(state.rule)
         self._index_by_point()
         return bool(states)
 
@@ -183,12 +173,7 @@ class Injector:
         All delayed events are cancelled, effects end unless they outlive a reset. Without rules no
         event is shown.
         """
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
-        self._lines.clear()
-        self._held = Counter()
-        self._behind = {}
+        self.delays.clear()
         self.effects.forget()
         self.attach()
         if self.states:
@@ -199,16 +184,7 @@ class Injector:
 
         Events with ``ends_with_objects`` False, such as packets, stay.
         """
-        self._lines.clear()
-        for timer, (name, event) in list(self._timers.items()):
-            if event is not None:
-                timer.cancel()
-                del self._timers[timer]
-                self._held[name] -= 1
-        for point, waiting in self._behind.items():
-            self._behind[point] = [one for one in waiting if not one[1].ends_with_objects]
-            for rule, event in waiting:
-                self._held[rule.name] -= event.ends_with_objects
+        self.delays.forget_objects()
         self._on_empty_lines()
 
     def attach(self) -> None:
@@ -218,7 +194,7 @@ class Injector:
         bus. All views of guest memory are dropped, by ``GuestMemory.watch``, so that rules see each
         access and CQE.
         """
-        is_wanted = self.states or self.to_come or self.effects.is_any or self._lines
+        is_wanted = self.states or self.to_come or self.effects.is_any or self.delays.is_in_line
         self.hca.probes.faults = self if is_wanted else None
         for names, stand in MOUNTS:
             stand(self, requested=not names.isdisjoint(self._by_point))
@@ -263,7 +239,7 @@ class Injector:
             "function": self.index, "met": state.met, "fired": state.fired,
             "without_effect": state.without_effect, "why": state.why,
             "waits": not state.is_armed, "armed": state.is_armed and not state.is_spent,
-            "held": self._held[name], "in_force": self.effects.in_force(name),
+            "held": self.delays.held[name], "in_force": self.effects.in_force(name),
         }  # fmt: skip
 
     @property
@@ -272,7 +248,7 @@ class Injector:
 
         Events in line behind a delayed one are not counted.
         """
-        return self._held.total()
+        return self.delays.held.total()
 
     @property
     def in_force(self) -> int:
@@ -296,14 +272,12 @@ class Injector:
                 f"{point.name} is not declared as a fault point in emu/device/faults/points"
             )
         event = declared.event(self, *shown, **named)
-        behind = self._behind.pop(point.name, ())
+        behind = self.delays.take_behind(point.name)
         state = self._verdict(event)
         try:
             result = event.go_on() if state is None else self._act(state, event)
         finally:
-            for rule, other in behind:
-                self._held[rule.name] -= 1
-                self.guarded(other.go_on_late)
+            behind()
         return cast(Result, result)
 
     def _act(self, state: RuleState, event: Event[Any]) -> Any:
@@ -317,20 +291,6 @@ class Injector:
         except NoEffectError as error:
             self._count_without_effect(state, event, str(error))
         return event.go_on()
-
-    def behind_next(self, rule: Rule, event: Event[Any]) -> None:
-        """Perform an event after the next event of its point, or when its rule is removed."""
-        self._held[rule.name] += 1
-        self._behind.setdefault(event.point, []).append((rule, event))
-
-    def _perform_waiting(self, rule: Rule) -> None:
-        """Perform the events that a removed rule has reordered in the next round."""
-        for point, waiting in self._behind.items():
-            self._behind[point] = [one for one in waiting if one[0] is not rule]
-            for other, event in waiting:
-                if other is rule:
-                    self._held[rule.name] -= 1
-                    self.later(rule, event.go_on_late, event, ms=0)
 
     def _verdict(self, event: Event[Any]) -> RuleState | None:
         """Return the first rule, in their order, that fires on an event; None without one.
@@ -401,39 +361,6 @@ class Injector:
     def _count_without_effect(self, state: RuleState, event: Event[Any], why: str) -> None:
         state.count_without_effect(why)
         self._report(state, event, why)
-
-    def later(
-        self, rule: Rule, call: Callable[[], object], event: Event[Any], ms: float | None = None
-    ) -> None:
-        """Make ``call`` after ``ms``, or after the rule's time if None, by the device's clock.
-
-        A reset of the function cancels the call; so does the end of its objects, for an event with
-        ``ends_with_objects``. With MAX_DELAYED calls pending the call is made in the next round
-        instead.
-        """
-        held, ms = self._held, (rule["ms"] or 0) if ms is None else ms
-        if held.total() >= MAX_DELAYED:
-            log.warning("%d events are already delayed: event not delayed", held.total())
-            ms = 0
-
-        def go() -> None:
-            held[rule.name] -= 1
-            del self._timers[timer]
-            self.guarded(call)
-
-        held[rule.name] += 1
-        timer = self.hca.port_clock.call_later(int(ms * 1_000_000), go)
-        self._timers[timer] = rule.name, event if event.ends_with_objects else None
-
-    def later_in_line(
-        self, rule: Rule, line: object, call: Callable[[], object], event: Event[Any]
-    ) -> None:
-        """Do :meth:`later`, and delay the later calls of a line as well, which are in order."""
-        self.later(rule, self._lines.delay(line, call), event)
-
-    def follows_in_line(self, line: object, call: Callable[[], object]) -> bool:
-        """Make ``call`` behind the delayed calls of a line; return False if there are none."""
-        return self._lines.follow(line, call)
 
     def guarded(self, call: Callable[[], object]) -> None:
         """Run a delayed action; an exception in it is logged and does not propagate.

@@ -8,9 +8,9 @@ from emu.device.errors import CmdError
 from emu.device.faults.delivery_actions import Delayable, Losable
 from emu.device.faults.enum_names import number_of
 from emu.device.faults.event import EventField
-from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
 from emu.device.faults.parameters import COUNT, DATA, MS, one_of, repetitions
 from emu.device.faults.points.command_event import FIELDS, INPUT, CommandEvent, new_fields
+from emu.device.faults.points.injected import STATUS, SYNDROME, InjectedError
 from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.rounds.portions import Portions
@@ -62,7 +62,7 @@ class CommandRuns(CommandEvent[Portions[bool]]):
     @action("the command is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Portions[bool]:
         """Run it after ``ms``; the slot stays with the device until then."""
-        self.faults.later(rule, lambda: self._begin_late(self._late()), self)
+        self.faults.delays.later(rule, lambda: self._begin_late(self._late()), self)
         return self._followed(_never())
 
     @action("fields of the command's input are set to the values in set",
@@ -147,7 +147,7 @@ class CommandHasRun(CommandEvent[Portions[bool]]):
     @action("the command's output is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Portions[bool]:
         """Deliver its output after ``ms``; the slot stays with the device until then."""
-        self.faults.later(rule, lambda: self._begin_late(self._late()), self)
+        self.faults.delays.later(rule, lambda: self._begin_late(self._late()), self)
         return _never()
 
     @action("fields of the command's output are set to the values in set, also in capabilities"
@@ -208,5 +208,5 @@ class CommandCompletes(CommandEvent[bool], Losable[bool], Delayable[bool]):
     def duplicate(self, rule: Rule) -> bool:
         """Report its slot, and ``count`` times more after the other commands of the round."""
         for _ in range(repetitions(rule)):
-            self.faults.later(rule, self._finish, self, ms=0)
+            self.faults.delays.later(rule, self._finish, self, ms=0)
         return True

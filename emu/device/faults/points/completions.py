@@ -234,7 +234,7 @@ class CompletionEvent(Losable[bool], Repeatable[bool]):
     def delay(self, rule: Rule) -> bool:
         """Write the entry after ``ms``: a queue is in order, so later entries wait behind it."""
         write = partial(self._append, self._entry, self._op_own, solicited=self._solicited)
-        self.faults.later_in_line(rule, self._cq, write, self)
+        self.faults.delays.later_in_line(rule, self._cq, write, self)
         return True
 
     @action("fields of the completion are set to the values in set", needs=[set_in(cqe64)])
@@ -262,7 +262,7 @@ class CompletionEvent(Losable[bool], Repeatable[bool]):
     def _write(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
         """Do :meth:`_append`, or do it later, behind the delayed entries of the CQ."""
         write = partial(self._append, entry, op_own, solicited=solicited)
-        return self.faults.follows_in_line(self._cq, write) or write()
+        return self.faults.delays.follows_in_line(self._cq, write) or write()
 
     def _append(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
         """Append an entry to the CQ; return False if the CQ refuses it.

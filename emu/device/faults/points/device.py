@@ -20,6 +20,8 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.faults.effects import Effects, Ending
 from emu.device.faults.enum_names import number_of
 from emu.device.faults.event import (
+    LOAD_POINT,
+    POWER_ON_POINT,
     Event,
     EventField,
     NoEffectError,
@@ -27,7 +29,6 @@ from emu.device.faults.event import (
     field_of,
     set_fields,
 )
-from emu.device.faults.moments import LOAD_POINT, POWER_ON_POINT
 from emu.device.faults.parameters import (
     COUNT,
     DATA,

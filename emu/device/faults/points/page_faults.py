@@ -13,8 +13,8 @@ from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.page_faults import PAGE_FAULT_POINT, RESUME_POINT
 from emu.device.faults.delivery_actions import Delayable, Losable
 from emu.device.faults.event import Event, EventField, RuleInjector
-from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
 from emu.device.faults.parameters import COUNT, of_bits, repetitions, set_of
+from emu.device.faults.points.injected import STATUS, SYNDROME, InjectedError
 from emu.device.faults.registry import action, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.queues.page_fault import PageFault, PageFaultType, Side
@@ -85,7 +85,7 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
 
         The wait ends in the next round, once the faulting operation has been suspended.
         """
-        self.faults.later(rule, partial(self._end, refused=True), self, ms=0)
+        self.faults.delays.later(rule, partial(self._end, refused=True), self, ms=0)
 
     @action("the event is repeated count times (default 1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> None:

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from emu.device.faults.delivery_actions import MAX_DELAYED, Lines
+from emu.device.faults.lines import MAX_DELAYED, Lines
 from emu.device.rounds.sizes import LATE_PER_ROUND
 from emu.driver.world.clock import HandClock
 
