@@ -5,7 +5,7 @@ timers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from attacks.eth import post_large
@@ -114,8 +114,11 @@ def roce_nodes(watch: Watch, loop: WatchedLoop) -> list[RoceNode]:
     ]
 
 
-def receive_all(node: Node, queues: int, changes: int) -> None:
-    """Forward every frame to each of the queues, whose rings are full of requests."""
+def receive_all(node: Node, queues: int, changes: int) -> list[ReceiveQueue]:
+    """Forward every frame to each of the queues, whose rings are full of requests.
+
+    Return the queues.
+    """
     driver, flows = node.driver, Flows(node.driver)
     region, td = node.region(2048), alloc_td(node.driver)
     modify = 0
@@ -139,6 +142,17 @@ def receive_all(node: Node, queues: int, changes: int) -> None:
     for rq in rqs:
         for _ in range(rq.size):
             rq.post((2048, region.key, region.va), update_record=False)
+        rq.write_record()
+    return rqs
+
+
+def refill(rqs: Iterable[ReceiveQueue]) -> None:
+    """Consume all completions of the queues, and post their WQEs, which stay the same, again."""
+    for rq in rqs:
+        cq = rq.cq
+        cq.ci = cq.node.hca.cqs.need(cq.cqn).pi
+        cq.write_record()
+        rq.posted = cq.ci + rq.size
         rq.write_record()
 
 

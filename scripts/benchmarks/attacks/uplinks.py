@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 
-from attacks.rounds import GROUP_MAC, MODEL_ETH, receive_all
+from attacks.rounds import GROUP_MAC, MODEL_ETH, receive_all, refill
 from attacks.watch import Watch, check_arrived, pattern, probed
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.verbs.node import Node
@@ -36,19 +36,20 @@ class Uplinked:
         port = FunctionPort("function 0", switch)
         node = Node(*probed(watch, MODEL_ETH, 1, self.loop, ram=16 << 20, eth_wire=port))
         self.function = node.function
-        receive_all(node, queues, 0)
+        self.rqs = receive_all(node, queues, 0)
         ours, self.passt = socket.socketpair()
         self.passt.setblocking(False)
         switch.add(PasstUplink(ours, switch, Poller(self.loop), switch.remove))
 
     def flood(self, data: bytes) -> None:
-        """Send at the rate at which the server reads."""
+        """Send at the rate at which the server reads, and receive at the rate of its rounds."""
         left = memoryview(data)
         for _ in range(ROUNDS):
             with contextlib.suppress(BlockingIOError):
                 left = left[self.passt.send(left) :]
             self.watch.round(partial(self.loop.step, 0))
             self.watch.round(self.function.run)
+            refill(self.rqs)
         check_arrived([self.function], LEAST)
 
 
