@@ -244,9 +244,10 @@ class Table(Generic[T]):
         """Call ``apply``, then move references and charge to what the object holds afterwards.
 
         ``cost`` is the largest increase in bytes. Raises LIM_ERR without change if the ledger has
-        too little space.
+        too little space; a change without cost is never refused.
         """
-        self._ledger.check(self.kind, cost)
+        if cost:
+            self._ledger.check(self.kind, cost)
         before = item.holds()
         apply()
         for reference in item.holds():

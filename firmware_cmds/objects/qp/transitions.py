@@ -54,6 +54,8 @@ def _transition(
         what = _checked(hca, op, qp, cmd) if modifies else None
         migrates = what is not None and migration.selects_migration(qp, cmd.qpc, what)
         paces = _requested_paces(hca, qp, cmd) if modifies else None
+        counts = what is not None and "counter_set_id" in what.fields
+        counter = counter_set(hca.counters, cmd.qpc.counter_set_id) if counts else None
         qp.encode()
         if what is not None:
             _apply_extension(qp, cmd)
@@ -61,7 +63,8 @@ def _transition(
             qp.has_alternate |= what.has_alternate
             if migrates:
                 migration.take_alternate(qp)
-            qp.count_into(counter_set(hca.counters, qp.ctx.counter_set_id))
+        if counts:
+            qp.count_into(counter)
         if paces is not None:
             hca.qps.change(qp, partial(qp.keep_to, *paces))
             hca.scheduler.schedule(qp)
@@ -76,14 +79,12 @@ def _transition(
 def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
     """Return the fields that the command takes from its qpc, after all checks.
 
-    Raises BAD_PARAM_ERR for an unsupported mask bit or an invalid value, BAD_RES_ERR for an unknown
-    counter set. Raises BAD_RES_STATE_ERR for a stream that has not failed.
+    Raises BAD_PARAM_ERR for an unsupported mask bit or an invalid value, BAD_RES_STATE_ERR for a
+    stream that has not failed.
     """
     high_mask = cmd.opt_param_mask_95_32 if isinstance(cmd, layout.SameStateIn) else 0
     what = qp_state.selection(op, cmd.opt_param_mask, high_mask)
     attributes.check(hca.link, hca.caps, op, qp, cmd.qpc, what)
-    if "counter_set_id" in what.fields and cmd.qpc.counter_set_id:
-        hca.counters.need(cmd.qpc.counter_set_id)
     if isinstance(cmd, layout.rts2rts_qp_in) and high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
         _check_stream(qp, cmd)
     if high_mask & qp_state.MMO and not hca.caps.general.dma_mmo_qp:

@@ -4,7 +4,7 @@ import pytest
 
 from emu.driver.verbs.parts import INIT, RTR, RTS, Parts
 from layouts.enums.cmd import Op, Status
-from layouts.enums.qp import QpState, QpType
+from layouts.enums.qp import QpState, QpType, RqType
 
 S = QpState
 STATES = (S.RST, S.INIT, S.RTR, S.RTS, S.SQER, S.SQD, S.ERR)
@@ -190,6 +190,27 @@ def test_counter_set_moves_with_the_queue_pair(driver, parts, counters, refused)
     refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_Q_COUNTER, counter_set_id=counters[1])
     driver.must(Op.DESTROY_QP, qpn=qpn)
     driver.must(Op.DEALLOC_Q_COUNTER, counter_set_id=counters[1])
+
+
+def test_counter_set_of_another_user_context_stays(driver, counters):
+    """A process moves its queue pair on, whose set the driver has chosen."""
+    uid = driver.must(Op.CREATE_UCTX).uid
+    pd = driver.must(Op.ALLOC_PD, uid=uid).pd
+    context = {"st": QpType.RC, "pd": pd, "no_sq": 1, "rq_type": RqType.ZERO_LEN_RQ}
+    qpn = driver.must(Op.CREATE_QP, uid=uid, qpc=context).qpn
+    driver.must(Op.RST2INIT_QP, qpn=qpn, qpc={**INIT, "counter_set_id": counters[0]})
+    driver.must(Op.INIT2RTR_QP, uid=uid, qpn=qpn, qpc=RTR)
+    found = driver.must(Op.QUERY_QP, qpn=qpn).qpc
+    assert (found.state, found.counter_set_id) == (S.RTR, counters[0])
+
+
+def test_counter_set_that_is_refused_changes_nothing(driver, parts, refused):
+    qpn = parts.make(S.RTS)
+    before = bytes(driver.must(Op.QUERY_QP, qpn=qpn).qpc)
+    fields = {"qpc": {"counter_set_id": 0x77, "min_rnr_nak": 25}}
+    mask = 1 << COUNTER_SET | 1 << RNR_TIMEOUT
+    refused(Status.BAD_RES_ERR, Op.RTS2RTS_QP, qpn=qpn, **fields, opt_param_mask=mask)
+    assert bytes(driver.must(Op.QUERY_QP, qpn=qpn).qpc) == before
 
 
 def test_counter_set_that_does_not_exist(parts, refused):
