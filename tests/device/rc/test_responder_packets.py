@@ -225,6 +225,18 @@ def test_rules_see_the_access_of_each_packet_of_a_read(channel, ask, answers):
     assert channel.receiver.state == QpState.ERR
 
 
+@pytest.mark.hostile
+@pytest.mark.parametrize("length", [(1 << 30) + 1, (1 << 31) + MTU, 0xFFFFFFFF])
+@pytest.mark.parametrize("kind", [PacketKind.READ, PacketKind.WRITE])
+def test_message_that_is_too_long(channel, ask, answers, target, kind, length):
+    """The first packet is refused, although its own bytes would fit (IBTA 9.7.4.1.6)."""
+    payload = b"" if kind is PacketKind.READ else b"x" * MTU
+    ask(kind, PSN, length=length, payload=payload, is_last=not payload, ack_request=True)
+    assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
+    assert channel.receiver.state == QpState.ERR
+    assert target.read() == TEXT[:SIZE]
+
+
 # Duplicates.
 
 

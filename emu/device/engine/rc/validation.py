@@ -72,15 +72,15 @@ def op_seq_error(qp: Qp, packet: Packet, message: Message | None, _before: int) 
 def length_error(qp: Qp, packet: Packet, message: Message | None, before: int) -> str:
     """Return "" if the packet's length is valid, else the reason for the refusal.
 
-    All packets but the last must be a full MTU, and a WRITE must match its RETH. SENDs and READs
-    must be possible by log_msg_max, and a masked atomic's operands must fit their size. ``before``
+    All packets but the last must be a full MTU, and a WRITE must match its RETH. Messages must be
+    possible by log_msg_max, and a masked atomic's operands must fit their size. ``before``
     is the number of bytes of ``message`` received so far. IBTA 9.7.4.1.6, C9-92 to C9-94;
     rxe_resp.c: rxe_resp_check_length.
     """
     op, kind, size = packet.op, packet.op.kind, len(packet.payload)
     if kind is not _WRITES and kind is not _SENDS:
         if kind is _READS and not is_possible(qp, packet.length):
-            return f"READ of {packet.length} bytes is too long"
+            return _too_long(packet)
         return _operands_error(packet) if kind in _MASKED_ATOMICS else ""
     mtu, is_first, is_last = qp.mtu_bytes, op.is_first, op.is_last
     if size > mtu or (size < mtu if not is_last else not size and not is_first):
@@ -89,9 +89,15 @@ def length_error(qp: Qp, packet: Packet, message: Message | None, before: int) -
     if kind is _SENDS:
         is_wrong = not is_possible(qp, total)
     else:
+        if is_first and not is_possible(qp, packet.length):
+            return _too_long(packet)
         announced = packet.length if is_first or message is None else message.length
         is_wrong = total != announced if is_last else total >= announced
     return f"{packet!r} makes a message of {total} bytes" if is_wrong else ""
+
+
+def _too_long(packet: Packet) -> str:
+    return f"{packet.op.kind.name} of {packet.length} bytes is too long"
 
 
 def _operands_error(packet: Packet) -> str:
