@@ -111,6 +111,19 @@ def test_one_packet_of_many(hca, rq, lead, fields, size):
     assert hca.nic_vport.received.packets == -(-size // MSS)
 
 
+@pytest.mark.parametrize("flags", [ACK, ACK | FIN])
+def test_short_packets(hca, rq, lead, flags):
+    """A merged packet ends with its payload; a single one is padded."""
+    lead(rq.rqn, **BOTH)
+    frame, header, payload = stream(4, flags, mss=1)
+    arrive(hca, frame)
+    merged, *single = rq.drain()
+    count = 3 if flags & FIN else 4
+    assert segments(merged) == count
+    assert merged.data == merged.data[: len(header)] + payload[:count]
+    assert [len(piece.data) for piece in single] == [60] * (4 - count)
+
+
 def test_what_the_completion_tells(hca, rq, lead):
     lead(rq.rqn, **BOTH)
     frame, header, payload = stream(3 * MSS)

@@ -101,6 +101,18 @@ def test_held_until_the_period_is_over(hca, clock, lro):
     assert not clock.waiting()
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_a_merged_packet_is_not_padded(hca, clock, lro, size):
+    """Its IP length is what the driver reads from byte_cnt (en_rx.c: mlx5e_lro_update_hdr)."""
+    send(hca, *(packet(number, size=size).ljust(60, b"\0") for number in range(2)))
+    clock.advance(PERIOD_NS)
+    (piece,) = [piece for piece in lro.drain() if not piece.is_filler]
+    assert piece.entry.srqn >> 24 == 2
+    assert piece.entry.byte_cnt & 0xFFFF == 54 + 2 * size
+    header = len(packet(size=size)) - size
+    assert piece.data[header:] == packet(0, size=size)[header:] + packet(1, size=size)[header:]
+
+
 def test_the_period_begins_with_the_first_packet(hca, clock, lro):
     send(hca, packet(0))
     clock.advance(PERIOD_NS - 1000)

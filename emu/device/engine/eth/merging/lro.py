@@ -70,10 +70,13 @@ def as_one(headers: Headers, payload: int, segments: int, *, has_psh: bool) -> M
 
 
 def longer(headers: Headers, data: bytes) -> Headers:
-    """Return a packet's headers over ``data``, its new frame and end; pad a short frame."""
+    """Return a packet's headers over ``data``, its new frame and end.
+
+    A merged packet has no padding: the driver takes its IP length from the CQE's byte_cnt.
+    """
     return Headers(
-        data.ljust(MIN_BYTES, b"\0"), headers.ethertype, headers.l3, headers.version,
-        headers.protocol, headers.l4, len(data),
+        data, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4,
+        len(data),
     )  # fmt: skip
 
 
@@ -133,9 +136,11 @@ class TcpStream:
             at += count
 
     def _single(self, index: int) -> Headers:
-        """Return an unmerged packet."""
+        """Return an unmerged packet, padded if it is short."""
         is_last = index == self.packets - 1
-        return longer(self._headers, self._packet(index, self._flags if is_last else _ACK))
+        headers = longer(self._headers, self._packet(index, self._flags if is_last else _ACK))
+        headers.frame = headers.frame.ljust(MIN_BYTES, b"\0")
+        return headers
 
     def _merge(self, index: int, count: int) -> Merged:
         """Return ``count`` packets from number ``index`` on as one merged packet."""
