@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from helpers.net.tunnels import ADDRESSES, KINDS, VXLAN_PORT, outer_of, segments, tunnelled
+from helpers.net.tunnels import ADDRESSES, FRAMES, KINDS, VXLAN_PORT, outer_of, segments, tunnelled
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -187,6 +187,33 @@ def test_with_a_tag(send):
     right, inner_l3 = tunnelled("vxlan", 4, packet(4))
     (found,) = send(damaged(right, inner_l3), cs_flags=INNER, vlan=7)
     assert found == right[:12] + b"\x81\x00\x00\x07" + right[12:]
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("tags", [((0x8100, 5),), ((0x88A8, 6), (0x8100, 5))])
+@pytest.mark.parametrize("kind", FRAMES)
+class TestTagsInside:
+    """A VLAN interface over one of the tunnel's (core/en_tx.c: mlx5e_tx_get_gso_ihs)."""
+
+    def test_one_packet(self, send, kind, tags, version):
+        right, inner_l3 = tunnelled(kind, 4, replace(packet(version), tags=tags))
+        assert send(damaged(right, inner_l3), cs_flags=INNER) == [right]
+
+    def test_large_send(self, sq, region, sent, kind, tags, version):
+        one = replace(packet(version, size=1000), tags=tags)
+        frame, inner_l3 = tunnelled(kind, 4, one)
+        header = damaged(frame, inner_l3)[: len(frame) - 1000]
+        region.write(one.payload)
+        data = (1000, region.key, region.va)
+        sq.send(data, opcode=Opcode.LSO, headers=header, mss=300, cs_flags=INNER)
+        assert sent() == segments(kind, 4, one, 300)
+        assert sq.cq.poll().opcode is CqeOpcode.REQ
+
+
+def test_more_tags_inside_than_are_parsed():
+    one = replace(packet(4), tags=((0x8100, 5),) * 3)
+    frame, _ = tunnelled("vxlan", 4, one)
+    assert inner_of(parse(frame), PARSER) is None
 
 
 def test_no_tunnel(send):

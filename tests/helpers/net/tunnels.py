@@ -16,6 +16,9 @@ KINDS = (
     "vxlan", "geneve", "geneve_options", "gre_ethernet", "gre", "gre_key", "ip",
 )  # fmt: skip
 
+FRAMES = KINDS[:4]
+"""Tunnels of Ethernet frames."""
+
 
 def inner_bytes(kind, inner):
     """The inner packet with what stands in front of it inside the tunnel."""

@@ -53,7 +53,9 @@ REG_A: Final = 0x49
 """The number of metadata register A of a sent packet (METADATA_REG_A; Linux has no such modify
 header field). Only software steering tables match it."""
 
-_TPIDS: Final = frozenset({ETH_CTAG, ETH_STAG})
+TPIDS: Final = frozenset({ETH_CTAG, ETH_STAG})
+"""Ethertypes of VLAN tags."""
+
 _HOP_BY_HOP: Final = 0
 _ROUTING: Final = 43
 _FRAGMENT: Final = 44
@@ -204,7 +206,7 @@ def parse(frame: bytes, whole: bool = True) -> Headers:
     if size < ETHERNET_BYTES:
         raise FrameError("frame ends inside its Ethernet header")
     ethertype, l3 = _u16(frame, 12)[0], ETHERNET_BYTES
-    while ethertype in _TPIDS:
+    while ethertype in TPIDS:
         if l3 == ETHERNET_BYTES + MAX_TAGS * TAG_BYTES or l3 + TAG_BYTES > size:
             break
         ethertype = _u16(frame, l3 + 2)[0]
@@ -232,7 +234,7 @@ def behind_tags(headers: Headers, whole: bool = True) -> Headers:
     For offloads that a frame's sender has requested before entries pushed tags: they know where the
     packet begins. ``whole`` as in :func:`parse`.
     """
-    if headers.ethertype not in _TPIDS:
+    if headers.ethertype not in TPIDS:
         return headers
     frame, at = headers.frame, headers.l3
     for _ in range(MAX_STACKED):
@@ -240,7 +242,7 @@ def behind_tags(headers: Headers, whole: bool = True) -> Headers:
             break
         ethertype: int = _u16(frame, at + 2)[0]
         at += TAG_BYTES
-        if ethertype not in _TPIDS:
+        if ethertype not in TPIDS:
             return parse_ip(frame, at, ethertype, whole) or headers
     return headers
 

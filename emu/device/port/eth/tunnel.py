@@ -21,6 +21,9 @@ from emu.device.port.eth.headers import (
     ETH_IPV6,
     ETHERNET_BYTES,
     GRE,
+    MAX_TAGS,
+    TAG_BYTES,
+    TPIDS,
     UDP,
     FrameError,
     Headers,
@@ -145,12 +148,17 @@ def _of_type(frame: bytes, at: int, kind: int, whole: bool) -> Headers | None:
 def _ethernet(frame: bytes, at: int, whole: bool) -> Headers | None:
     """Return the headers of the IP packet in an inner Ethernet frame.
 
-    None for an incomplete frame and other content; a payload behind VLAN tags is not parsed.
+    The packet may be behind MAX_TAGS VLAN tags. None for an incomplete frame and other content.
     """
     end = at + ETHERNET_BYTES
-    if end > len(frame):
-        return None
-    return parse_ip(frame, end, _u16.unpack_from(frame, end - 2)[0], whole)
+    for _ in range(MAX_TAGS + 1):
+        if end > len(frame):
+            break
+        (ethertype,) = _u16.unpack_from(frame, end - 2)
+        if ethertype not in TPIDS:
+            return parse_ip(frame, end, ethertype, whole)
+        end += TAG_BYTES
+    return None
 
 
 def insert_both(outer: Headers, inner: Headers, requested: tuple[bool, bool, bool, bool]) -> bytes:
