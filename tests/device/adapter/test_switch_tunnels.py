@@ -8,6 +8,8 @@ from helpers.device.switches import UPLINK, Switch
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
+from emu.device.port.eth.plain import plain
+from emu.device.port.eth.segment import segment
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
     match_misc,
@@ -40,7 +42,7 @@ GRE = (
     + IPV4.replace(b"\x40\x11", b"\x40\x2f")
     + bytes.fromhex("2000 6558 00000007")
 )
-TAG = bytes.fromhex("8100 0007")
+TAG, LABEL = bytes.fromhex("8100 0007"), bytes.fromhex("8847 0000 1140")
 
 
 @pytest.fixture
@@ -225,6 +227,19 @@ def test_a_bridge_inserts_and_removes_a_tag(switch):
     number = context(switch, kind=ReformatType.REMOVE_HDR, size=4, param_1=12)
     switch.entry(table=switch.second, **reformat(number))
     assert switch.passes(tagged) == [INNER]
+
+
+@pytest.mark.parametrize("header", [LABEL, TAG])
+@pytest.mark.parametrize("size", [0, 50])
+def test_checksums_are_of_the_packet_before_a_header_is_inserted(switch, header, size):
+    """A sender has requested them; ``size`` is the payload of a large send's packets."""
+    switch.entry(**reformat(context(switch, header, ReformatType.INSERT_HDR, param_1=12)))
+    whole = segment(INNER[:-120], INNER[-120:], size) if size else [INNER]
+    hca = switch.manager.hca
+    hca.switch.forward(hca, Frame(INNER[:50] + b"\xaa\xbb" + INNER[52:], size, checked=True))
+    switch.manager.node.settle()
+    sent = [one for frame in switch.wire.sent() for one in plain(frame)]
+    assert sent == [frame[:12] + header + frame[12:] for frame in whole]
 
 
 @pytest.mark.hostile

@@ -28,7 +28,7 @@ def _most(made: Limits) -> int:
 class PacketReformat(Object):
     """A step of entries (``emu.device.objects.eth.reshape``) with its own number."""
 
-    __slots__ = ("changes", "ctx", "parts", "reformat_type")
+    __slots__ = ("changes", "ctx", "needs_whole", "parts", "reformat_type")
     kind = "packet reformat context"
     numbering = Numbering(_most)
     BASE_BYTES = 2048
@@ -41,18 +41,19 @@ class PacketReformat(Object):
         change: Callable[[Any], bytes],
         parts: frozenset[Any],
         ctx: bytes,
+        *,
+        needs_whole: bool = True,
     ) -> None:
-        """Create a context; ``change`` and ``parts`` as in ``Reshape``, ``ctx`` for queries."""
+        """Create a context; ``change`` and ``parts`` as in ``Reshape``, ``ctx`` for queries.
+
+        ``needs_whole``: lengths and checksums of the packet must be valid first.
+        """
         super().__init__()
         self.reformat_type = reformat_type
         self.changes = (change,)
         self.parts = parts
         self.ctx = ctx
-
-    @property
-    def needs_whole(self) -> bool:
-        """Whether lengths and checksums of the packet must be valid first."""
-        return self.reformat_type in TUNNELS
+        self.needs_whole = needs_whole
 
     def about(self) -> dict[str, Any]:
         return {"type": self.reformat_type.name}

@@ -15,6 +15,7 @@ from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STEERING, SwIcm
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import GRE, parse
+from emu.device.port.eth.plain import plain
 from emu.device.rounds.costs import LOG_FREED_PER_STEP
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_table, to_tir
@@ -38,6 +39,7 @@ from layouts.enums.general_object import GeneralObject
 from layouts.enums.mkey import AccessMode
 from layouts.enums.packet_reformat import ReformatType
 from layouts.enums.tir import DispType
+from layouts.enums.wqe import EthChecksum
 from layouts.steering.sampler import sampler_obj
 
 L2_SRC, IPV4_5_TUPLE, INNER_5_TUPLE, REGISTERS_0 = 0x0005, 0x0007, 0x0008, 0x010F
@@ -100,13 +102,13 @@ def received(node, tables, buffers, flows):
 def sent(node, driver, tables, sq, eth_wire):
     """What leaves of a frame by a table of software."""
 
-    def find(root, frame):
+    def find(root, frame, **segment):
         table = tables.table(root, FlowTableType.NIC_TX)
         Flows(driver, FlowTableType.NIC_TX).set_root(table)
         eth_wire.sent()
-        sq.send(frame)
+        sq.send(frame, **segment)
         node.settle()
-        return [bytes(one.data) for one in eth_wire.sent()]
+        return [bytes(data) for one in eth_wire.sent() for data in plain(one)]
 
     return find
 
@@ -479,6 +481,8 @@ def test_sync(driver, received, tables, tir):
 
 # -- tunnels
 
+LABEL, TAG = b"\x88\x47\x11\x40", b"\x81\x00\x00\x05"
+
 
 def gre(kind):
     """The headers of a tunnel of frames (0x6558) or of IP packets."""
@@ -527,6 +531,16 @@ def test_tunnel_of_packets(driver, sent, received, tables, tir):
     tables.write(HEADER_MODIFY.start, b"".join(back), HEADER_MODIFY)
     at = tables.place(entry(hit=address, action=b"\x0f\x06\x00\x00"))
     assert received(at, frame=wrapped) == [(rqn, 0)]
+
+
+@pytest.mark.parametrize("header", [LABEL, TAG])
+def test_checksums_are_of_the_packet_before_a_header_is_inserted(sent, tables, header):
+    """The send WQE requests them of the packet that the driver has given."""
+    right = EthPacket(payload=bytes(100)).frame()
+    unfinished = right[:50] + b"\xaa\xbb" + right[52:]
+    at = tables.place(entry(hit=TX_ALLOW, action=b"\x0a\x00\x0c\x00" + header))
+    found = sent(at, unfinished, cs_flags=EthChecksum.L3 | EthChecksum.L4)
+    assert found == [right[:12] + header + right[12:]]
 
 
 # -- other adapters, and the end

@@ -143,10 +143,12 @@ def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
         return frame[:at] + data + frame[at:]
 
     if anchor not in _FIRST or offset > _MACS:
-        return Move(change, anchor)
+        return Move(change, anchor, needs_whole=True)
     is_tag = offset == _MACS and len(data) == TAG_BYTES
     is_tag = is_tag and int.from_bytes(data[:2], "big") in _TPIDS
-    return Move(change, anchor, is_outermost=is_tag, parts=_TAGS if is_tag else frozenset())
+    if is_tag:
+        return Move(change, anchor, is_outermost=True, parts=_TAGS)
+    return Move(change, anchor, needs_whole=True, parts=frozenset())
 
 
 def remove(anchor: Anchor, offset: int, size: int) -> Move:

@@ -271,10 +271,16 @@ def context_of(
         return PacketReformat(ReformatType.L3_TUNNEL_TO_L2, ended, frozenset({part}), ctx)
     if kind == ReformatType.INSERT_HDR:
         at = _checked_offset(anchor, offset, size)
-        parts = frozenset({_of_inserted(data, at)})
-        return PacketReformat(ReformatType.INSERT_HDR, _insert(data, at), parts, ctx)
+        part = _of_inserted(data, at)
+        # Behind other headers than tags nobody finds the packet whose checksum is unfinished.
+        return PacketReformat(
+            ReformatType.INSERT_HDR, _insert(data, at), frozenset({part}), ctx,
+            needs_whole=part is not third_tag,
+        )  # fmt: skip
     if kind == ReformatType.REMOVE_HDR:
         at = _checked_offset(anchor, offset, size)
         parts = frozenset({_of_removed(at, size)})
-        return PacketReformat(ReformatType.REMOVE_HDR, _remove(at, size), parts, ctx)
+        return PacketReformat(
+            ReformatType.REMOVE_HDR, _remove(at, size), parts, ctx, needs_whole=False
+        )
     raise BadParamError("reformat_type not supported", f"{kind:#x}")
