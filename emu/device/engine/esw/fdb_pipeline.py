@@ -27,6 +27,7 @@ from emu.device.engine.eth.steering.packet_context import (
     MAX_SEGMENTED_PACKETS,
     PacketContext,
     after,
+    apart,
     decision_on,
     each_of,
     through,
@@ -42,7 +43,6 @@ from emu.device.rounds.portions import Portions
 from layouts.enums.modify_header import ModifyField
 
 if TYPE_CHECKING:
-    from emu.device.rounds.budget import Budget
     from emu.device.state.eswitch import EswVport
     from emu.device.state.hca import Hca
 
@@ -148,7 +148,7 @@ def _forward_to_many(
     is_apart = decision.asks is not None
     left, sent_on = MAX_SEGMENTED_PACKETS, 0
     try:
-        for one, before in _apart(packet, headers, budget) if is_apart else ((packet, headers),):
+        for one, before in apart(packet, headers, budget) if is_apart else ((packet, headers),):
             if is_apart:
                 while budget.steps > budget.limit:
                     yield
@@ -181,16 +181,6 @@ def _forward_to_many(
                             give(to, what)
     except FrameError:
         return
-
-
-def _apart(
-    packet: PacketContext, headers: Marked, budget: Budget
-) -> Iterable[tuple[PacketContext, Marked]]:
-    """Return the packets of a super-frame for meters and samplers.
-
-    Above MAX_SEGMENTED_PACKETS the result is empty, so the whole super-frame is dropped.
-    """
-    return each_of(packet, headers, budget) if 1 < packet.packets <= MAX_SEGMENTED_PACKETS else ()
 
 
 def _arrivals(

@@ -68,7 +68,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     except FrameError:
         hca.link.dropped["shorter than its encapsulation header"] += 1
         return False
-    queues = route(hca, headers, len(packet), root=root)
+    queues = route(hca, headers, len(packet), root=root) or ()
     for to in queues:
         _deliver(hca, qp, packet, headers, datagram, origin, to)
     return bool(queues)

@@ -10,7 +10,8 @@ Source: PRM "Receive flow"; IEEE 802.3 5.2.2 (counters).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import roce, sniffer
@@ -41,7 +42,7 @@ from emu.device.port.eth.plain import header_bytes
 from emu.device.port.eth.roce.framing import GRH, ROCE_PORT, ROCE_PORT_AT
 from emu.device.port.eth.segment import MAX_SEGMENTS, check, segment
 from emu.device.port.eth.traffic import FCS_BYTES
-from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CUT_PER_STEP
+from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CUT_PER_STEP, STEPS_PER_DECISION
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
 from layouts.enums.flow_table import FlowTableType
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from emu.device.objects.domains import LoopbackSource
     from emu.device.objects.eth.flow.domain import FlowDomain
     from emu.device.port.eth.vport import NicVport
+    from emu.device.rounds.budget import Budget
     from emu.device.state.hca import Hca
 
 MAX_COPIES = MAX_SEGMENTS
@@ -338,12 +340,12 @@ class _Large:
     Raises FrameError when its headers contradict each other.
     """
 
-    __slots__ = ("data", "header", "headers", "longest", "octets", "packets", "size")
+    __slots__ = ("data", "frame", "header", "headers", "longest", "octets", "packets", "size")
 
     def __init__(
         self, vhca: Vhca[Hca], flow_domains: Mapping[int, FlowDomain], frame: Frame
     ) -> None:
-        self.data, self.size = frame.data, frame.gso_size
+        self.frame, self.data, self.size = frame, frame.data, frame.gso_size
         self.headers = _with_source(vhca, flow_domains, parse(frame.data, whole=False), frame)
         self.header = header_bytes(self.headers)
         payload = len(frame.data) - self.header
@@ -353,6 +355,11 @@ class _Large:
         self.octets = self.packets * self.header + payload
         self.longest = self.header + min(payload, self.size)
 
+    def singles(self) -> Iterator[Frame]:
+        """Yield its packets as frames of their own."""
+        for data in segment(self.data[: self.header], self.data[self.header :], self.size):
+            yield replace(self.frame, data=data, gso_size=0, checked=True, filled=True, parsed=None)
+
     def waiting(self) -> Waiting:
         """Return the unsegmented frame for a hairpin."""
         return Waiting(self.data, self.size, True, self.packets, self.longest, self.octets)
@@ -361,11 +368,22 @@ class _Large:
 def _steer_large(hca: Hca, large: _Large, source: LoopbackSource | None) -> None:
     """Steer a super-frame by its headers, then deliver each of its packets to the chosen queues.
 
-    Raises FrameError if it cannot be segmented. Counters count its packets, as in ``_steer_one``.
+    Its packets are steered one by one if meters or samplers are on the path. Raises FrameError if
+    it cannot be segmented. Counters count its packets, as in ``_steer_one``.
     """
     _check_large(large)
     hca.budget.charge(large.packets >> LOG_CUT_PER_STEP)
     queues = route(hca, large.headers, large.octets, large.packets, source)
+    if queues is None:
+
+        def steer(packet: Frame) -> None:
+            try:
+                _steer_one(hca, packet, source)
+            except FrameError:  # an entry's change is impossible
+                hca.nic_vport.received.errors += source is None
+
+        hca.backlogs.rx.begin(_one_by_one(hca.budget, large.singles(), steer), len(large.data))
+        return
     if not queues:
         if source is None:
             _take_unsteered(hca, Frame(large.data, large.size), large.packets)
@@ -373,6 +391,17 @@ def _steer_large(hca: Hca, large: _Large, source: LoopbackSource | None) -> None
     if source is not None:
         _count_looped(hca.nic_vport, large.data, large.packets, large.octets)
     _give_large(hca, large, queues)
+
+
+def _one_by_one(
+    budget: Budget, packets: Iterable[Frame], steer: Callable[[Frame], None]
+) -> Portions[None]:
+    """Steer packets in several rounds if necessary."""
+    for packet in packets:
+        while budget.exhausted(budget.limit):
+            yield
+        budget.charge(STEPS_PER_DECISION)
+        steer(packet)
 
 
 def _check_large(large: _Large) -> None:

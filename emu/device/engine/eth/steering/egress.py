@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from emu.device.engine.eth.steering.packet_context import (
     PacketContext,
     after,
+    apart,
     decision_on,
     each_of,
     stands_for,
@@ -21,6 +22,7 @@ from emu.device.engine.eth.steering.packet_context import (
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import REG_A, FrameError, Marked, source_of
 from emu.device.port.eth.vlan import pad
+from emu.device.rounds.costs import STEPS_PER_DECISION
 from emu.device.rounds.portions import Portions
 
 if TYPE_CHECKING:
@@ -47,32 +49,45 @@ def steered(
     segments a super-frame. Register A is ``metadata``. Charges the budget, and yields while it is
     used up.
 
+    Meters and samplers see each packet of a super-frame separately, at the time when it passes.
     Packets that no entry drops, but that cannot leave, count as discards: those of a frame with
-    malformed headers, one above MAX_BYTES, and from an impossible change on the rest of a
-    super-frame.
+    malformed headers, one above MAX_BYTES, one beyond the limits of meters, and from an impossible
+    change on the rest of a super-frame.
     """
     domain, budget, dropped = hca.nic_tx, hca.budget, leaving.packets
+    clock = None if leaving.packets > 1 else hca.clock
     try:
         source = source_of(hca.vhca.vport_number, hca.adapter.manager.number)
         packet = PacketContext(leaving.frame, source)
         if metadata:
             packet.headers.registers = {REG_A: metadata}
-        decision = decision_on(domain, packet, packet.headers, budget)
-        steps = decision.allowed_rewrites
-        if steps is None:
-            if decision.allowed or decision.missed:
-                leave(leaving)
-            return
-        segments: Iterable[tuple[PacketContext, Marked]] = ((packet, packet.headers),)
-        if steps.needs_whole:
-            segments = each_of(packet, packet.headers, budget)
-        for one, now in segments:
-            while budget.steps > budget.limit:
-                yield
-            data = after(now, steps, budget).frame
-            if len(data) <= MAX_BYTES:
-                leave(_leaving(one.frame, data))
-                dropped -= one.packets
+        decision = decision_on(domain, packet, packet.headers, budget, None, clock)
+        is_apart = decision.asks is not None
+        whole = packet, packet.headers
+        for part, before in apart(*whole, budget) if is_apart else (whole,):
+            if is_apart:
+                while budget.steps > budget.limit:
+                    yield
+                budget.charge(STEPS_PER_DECISION)
+                decision = decision_on(domain, part, before, budget, None, hca.clock)
+                if decision.asks is not None:
+                    continue
+            steps = decision.allowed_rewrites
+            if steps is None:
+                if decision.allowed or decision.missed:
+                    leave(_leaving(part.frame, before.frame) if is_apart else leaving)
+                dropped -= part.packets
+                continue
+            segments: Iterable[tuple[PacketContext, Marked]] = ((part, before),)
+            if steps.needs_whole:
+                segments = each_of(part, before, budget)
+            for one, now in segments:
+                while budget.steps > budget.limit:
+                    yield
+                data = after(now, steps, budget).frame
+                if len(data) <= MAX_BYTES:
+                    leave(_leaving(one.frame, data))
+                    dropped -= one.packets
     except FrameError:
         pass
     hca.nic_vport.sent.discards += dropped

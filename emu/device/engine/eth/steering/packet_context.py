@@ -5,7 +5,7 @@ The packet may be a super-frame. A change that needs whole packets applies to ea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.steering.domain import decide
@@ -90,6 +90,18 @@ def each_of(
         one.headers.copy_state(headers)
         one.headers.registers = headers.registers
         yield one, one.headers
+
+
+def apart(
+    packet: PacketContext, headers: Marked, budget: Budget
+) -> Iterable[tuple[PacketContext, Marked]]:
+    """Return the packets of a super-frame for meters and samplers.
+
+    Above MAX_SEGMENTED_PACKETS the result is empty, so the whole super-frame is dropped.
+    """
+    if 1 < packet.packets <= MAX_SEGMENTED_PACKETS:
+        return each_of(packet, headers, budget)
+    return ()
 
 
 def decision_on(

@@ -57,8 +57,10 @@ def route(
     packets: int = 1,
     source: LoopbackSource | None = None,
     root: FlowTable | None = None,
-) -> list[Delivery]:
+) -> list[Delivery] | None:
     """Return the receive queues of a frame, and update the flow counters on its path.
+
+    None for a super-frame whose packets meters or samplers must see one by one; nothing is counted.
 
     ``octets`` is its length without FCS; a super-frame stands for ``packets`` packets of ``octets``
     bytes in all. ``source`` is the function's own send queue that sent the frame, None for a frame
@@ -75,9 +77,12 @@ def route(
     headers = despite_length(headers)
     before = domain.steps
     try:
-        decision = decide(domain, headers, octets, packets, root, hca.clock)
+        clock = None if packets > 1 else hca.clock
+        decision = decide(domain, headers, octets, packets, root, clock)
     finally:
         hca.budget.charge(domain.steps - before)
+    if packets > 1 and decision.asks is not None:
+        return None
     return queues_of(hca.budget, decision, headers, source)
 
 
