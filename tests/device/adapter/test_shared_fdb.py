@@ -25,11 +25,16 @@ from emu.driver.ethernet.flow_fields import (
 )
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
+from emu.driver.nodes.roce import RoceNode, ipv4
+from emu.driver.verbs.channels import Channel
 from layouts.enums.cmd import Op, Status
 from layouts.enums.flow_table import FlowTableType
 from layouts.enums.fte import FlowAction
+from layouts.enums.qp import QpType
 
 FDB, EGRESS = FlowTableType.FDB, FlowTableType.ESW_EGRESS_ACL
+LAG_TX_AFF = 15
+"""Bit of opt_param_mask, qp.h: mlx5_qp_optpar."""
 STRICT = {"strict_lag_tx_port_affinity": 1}
 
 
@@ -109,6 +114,21 @@ def test_queues_with_an_affinity(shared):
     shared.first.driver.must(Op.MODIFY_LAG, field_select=1, ctx=remap(1, 1))
     send(shared.first.manager, sq)
     assert [port.sent() for port in shared.ports] == [1, 0]
+
+
+@pytest.mark.parametrize("affinity", [1, 2])
+def test_queue_pairs_with_an_affinity(shared, affinity):
+    """RoCE leaves by the port of its queue pair's (hw/mlx5/qp.c: get_tx_affinity)."""
+    manager = shared.first.manager
+    node = RoceNode(manager.function, manager.driver)
+    peer = node.path_to_address(bytes.fromhex("020000000099"), ipv4(99))
+    node.path_to = lambda _: peer
+    channel = Channel(QpType.UC, node, node)
+    fields = {"opt_param_mask": 1 << LAG_TX_AFF, "qpc": {"lag_tx_port_affinity": affinity}}
+    manager.driver.must(Op.RTS2RTS_QP, qpn=channel.sender.qpn, **fields)
+    channel.write((channel.right.region(8).key, 0), channel.left.region(8).sge())
+    channel.settle()
+    assert (shared.first.sent(), shared.second.sent()) == (affinity == 1, affinity == 2)
 
 
 def test_leaving_the_bond_restores_both(shared):

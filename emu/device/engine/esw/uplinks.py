@@ -82,6 +82,8 @@ def _port_of(
     if tis is not None and tis.is_strict:
         return port
     affinity = tis.affinity if tis is not None else 0
+    if sq is None and node is not None and (qp := node.qps.get(frame.sqn)) is not None:
+        affinity = qp.lag_affinity
     if lag.mode is LagPortSelect.PORT_SELECT_FT:
         return affinity if lag.is_open(affinity) else selected(budget, adapter, what, port)
     return lag.port_of(affinity or port, frame.sqn)

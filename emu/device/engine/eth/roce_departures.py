@@ -34,7 +34,7 @@ class Departures:
         """Set up an empty backlog; ``on_drained`` is called when it has been drained."""
         self._eth = eth
         self._on_drained = on_drained
-        self.waiting: deque[tuple[bytes, int]] = deque()
+        self.waiting: deque[tuple[Frame, int]] = deque()
         """Backlog of frames, with their traffic classes."""
         self._callbacks: list[CancellableCall] = []
         """Callbacks that the port calls when the path has space."""
@@ -64,20 +64,20 @@ class Departures:
             if is_paced:
                 follow_roce(source, traffic_class)
             if not self.must_wait(source.rates, source.clock, mac):
-                self._put(source, frame)
+                self._put(source, Frame(frame, sqn=sqn))
                 return not self.must_wait(source.rates, source.clock, mac)
         if len(self.waiting) >= MAX_HELD:
             source.roce.dropped["queue full"] += 1
             return False
-        self.waiting.append((frame, traffic_class))
+        self.waiting.append((Frame(frame, sqn=sqn), traffic_class))
         if len(self.waiting) == 1:
             self.await_ready(source, mac)
         return False
 
-    def _put(self, source: Hca, frame: bytes) -> None:
+    def _put(self, source: Hca, frame: Frame) -> None:
         if source.rates.roce is not None:
-            source.rates.roce.charge(len(frame) + FCS_BYTES, source.clock.now_ns())
-        self._eth.transmit(source, Frame(frame))
+            source.rates.roce.charge(len(frame.data) + FCS_BYTES, source.clock.now_ns())
+        self._eth.transmit(source, frame)
 
     def must_wait(self, rates: Rates, clock: Clock, mac: bytes) -> bool:
         """Return whether the path to an address is full, or the vPort's rate is used up."""
@@ -114,7 +114,7 @@ class Departures:
         self._callbacks = [call for call in self._callbacks if call.is_pending]
         while self.waiting:
             frame, traffic_class = self.waiting[0]
-            mac = frame[:MAC_BYTES]
+            mac = frame.data[:MAC_BYTES]
             follow_roce(source, traffic_class)
             if self.must_wait(source.rates, source.clock, mac):
                 self.await_ready(source, mac)
