@@ -8,6 +8,7 @@ from emu.device.port.eth.roce.gids import GidTable
 from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.eth.vport import NicVport
 from emu.device.ports import NodeT
+from layouts.enums.vport import VportAdminState
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
@@ -25,13 +26,15 @@ class LagLink(RoceLink, Generic[NodeT]):
         """Whether RoCE is enabled on the vPort and a port that it uses is up.
 
         The port is the function's own one, or for the LAG's master that of any adapter of the
-        board.
+        board. The switch's manager may force the vPort's state, as ``NicVport.is_up`` says.
         """
         vport = self._vport
-        if not (vport.roce_en and vport.admin_up):
+        if not vport.roce_en:
             return False
-        if vport.port.is_up:
+        if vport.is_up:
             return True
+        if not vport.admin_up or vport.switch_state is not VportAdminState.AUTO:
+            return False
         board = self._vhca.adapter.board
         if board.lag_of(self._vhca) is None:
             return False

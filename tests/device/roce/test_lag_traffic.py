@@ -16,6 +16,7 @@ from emu.driver.world.cable import set_link
 from emu.server.net.eth.switch import SegmentSwitch
 from layouts.enums.cmd import Op
 from layouts.enums.qp import QpType
+from layouts.enums.vport import VportAdminState
 from layouts.wire.bth import PacketKind, Service
 from layouts.wire.mads import MgmtClass, pma_mad
 
@@ -245,6 +246,20 @@ def test_the_function_reaches_itself(bonded):
     for port in (1, 2):
         bonded.give_affinity(channel.sender, port)
         write(channel)
+
+
+@pytest.mark.parametrize("down", [1, 2])
+def test_the_function_reaches_itself_while_a_port_is_down(bonded, down):
+    channel = Channel(QpType.RC, bonded.master, bonded.master)
+    set_link(bonded.functions[down - 1].hca, up=False)
+    bonded.modify_lag(3 - down, 3 - down)
+    write(channel)
+
+
+def test_the_switchs_manager_may_set_the_vport_down(bonded):
+    assert bonded.master.hca.link.is_up
+    bonded.master.hca.nic_vport.switch_state = VportAdminState.DOWN
+    assert not bonded.master.hca.link.is_up
 
 
 def test_after_the_lag_each_has_its_own_port_again(bonded):

@@ -266,6 +266,7 @@ class EmbeddedSwitch:
 
     def _leave(self, manager: Hca, frame: Frame) -> None:
         if manager.eth.is_up:
+            manager.eth.flow.sent.control += is_control(frame.data)
             _count(self._cable.sent, frame)
             self.uplink.transmit(manager, frame)
 

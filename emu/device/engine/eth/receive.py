@@ -31,6 +31,7 @@ from emu.device.port.eth.fcs import Damaged, Wrong
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.headers import (
+    UPLINK,
     FrameError,
     Headers,
     Marked,
@@ -129,7 +130,8 @@ def loop_back_roce(hca: Hca, data: bytes) -> None:
     queue. A frame that no queue takes counts as steering_discards.
     """
     vport = hca.nic_vport
-    if not vport.is_up or roce.take(hca, data, is_looped=True):
+    # A LAG's master has RoCE while any of the ports is up.
+    if roce.take(hca, data, is_looped=True) or not vport.is_up:
         return
     try:
         _steer_one(hca, Frame(data, source_port=hca.vhca.vport_number), None)
@@ -146,7 +148,8 @@ def take(hca: Hca, frame: Frame) -> None:
 
     While the vPort is down only count the frame. A frame beyond the MTU counts as too_long and
     errors, one with malformed headers as errors, one that no queue takes as steering_discards.
-    Pause frames go to the port's flow control, RoCE frames to the transport.
+    Pause frames of the cable go to the port's flow control, those of a vPort are dropped. RoCE
+    frames go to the transport.
     """
     vport = hca.nic_vport
     if not vport.is_up:
@@ -168,8 +171,9 @@ def take(hca: Hca, frame: Frame) -> None:
             received.too_long += 1
             received.errors += 1
         elif is_control(data):
-            port = vport.port
-            port.flow.receive_control(data, hca.clock.now_ns(), port.speed)
+            if frame.source_port == UPLINK:
+                port = vport.port
+                port.flow.receive_control(data, hca.clock.now_ns(), port.speed)
         else:
             if hca.is_sniffed:
                 sniffer.copy(hca, hca.sniffer_rx, frame)

@@ -208,7 +208,7 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
         if hca.is_sniffed:
             sniffer.copy(hca, hca.sniffer_tx, frame)
         is_multicast = frame.data[0] & GROUP_BIT
-        if is_multicast and is_control(frame.data):
+        if is_multicast and is_control(frame.data) and _goes_out(by):
             by.nic_vport.port.flow.sent.control += 1
         if (
             source is not None
@@ -228,6 +228,11 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
             hca.probes.faults.show(FRAME_TX_POINT, frame, by.vhca)
         else:
             by.switch.forward(by, frame)
+
+
+def _goes_out(hca: Hca) -> bool:
+    """Return whether a frame leaves by the cable without tables, which count their own."""
+    return hca.vhca.is_manager and not hca.switch.is_decided(hca)
 
 
 def _port_of(vhca: Vhca[Hca], affinity: int) -> Hca | None:

@@ -81,8 +81,7 @@ class RoceLink:
     @property
     def is_up(self) -> bool:
         """Whether frames can be sent and received and the driver has enabled RoCE on its vPort."""
-        port, vport = self._port, self._vport
-        return vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
+        return self._vport.roce_en and self._vport.is_up
 
     # -- connections
 
