@@ -229,9 +229,16 @@ def test_rules_see_the_access_of_each_packet_of_a_read(channel, ask, answers):
 @pytest.mark.parametrize("length", [(1 << 30) + 1, (1 << 31) + MTU, 0xFFFFFFFF])
 @pytest.mark.parametrize("kind", [PacketKind.READ, PacketKind.WRITE])
 def test_message_that_is_too_long(channel, ask, answers, target, kind, length):
-    """The first packet is refused, although its own bytes would fit (IBTA 9.7.4.1.6)."""
+    """The first packet is refused, by its header alone (IBTA 9.7.4.1.6)."""
+    mkey = channel.right.hca.mkeys.get(target.index)
+    entry = {
+        "access_mode_1_0": AccessMode.PA, "lr": 1, "lw": 1, "rr": 1, "rw": 1, "qpn": 0xFFFFFF,
+        "pd": mkey.pd.handle, "length64": 1,
+    }  # fmt: skip
+    made = channel.right.driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=entry)
     payload = b"" if kind is PacketKind.READ else b"x" * MTU
-    ask(kind, PSN, length=length, payload=payload, is_last=not payload, ack_request=True)
+    fields = {"rkey": made.mkey_index << 8, "va": mkey.pages.read(0, 1)[0] & ~0xFFF}
+    ask(kind, PSN, length=length, payload=payload, is_last=not payload, ack_request=True, **fields)
     assert answers() == [(PacketKind.ACKNOWLEDGE, PSN)]
     assert channel.receiver.state == QpState.ERR
     assert target.read() == TEXT[:SIZE]
