@@ -310,17 +310,28 @@ def _holder(view: object, path: str) -> tuple[Any, str]:
     return view, name
 
 
+MASKS: Final = frozenset(
+    {
+        "atomic_operations", "atomic_size_dc", "atomic_size_qp", "fdb_to_vport_reg_c_id",
+        "flex_parser_protocols", "general_obj_types", "match_definer_format_supported",
+        "memic_operations", "roce_version", "uctx_cap",
+    }
+)  # fmt: skip
+"""Fields each bit of which is a capability of its own."""
+
+
 def _check_below(chosen: Any, maximum: Any) -> None:
     """Raise BAD_PARAM_ERR if an integer field of ``chosen`` exceeds that of ``maximum``.
 
-    Nested structures are compared too, other kinds of fields are not.
+    A mask exceeds by any bit that ``maximum`` lacks. Nested structures are compared too, other
+    kinds of fields are not.
     """
     if bytes(chosen) == bytes(maximum):
         return
     for field in type(chosen).fields:
         value, limit = getattr(chosen, field.name), getattr(maximum, field.name)
         if isinstance(value, int):
-            if value > limit:
+            if value & ~limit if field.name in MASKS else value > limit:
                 raise BadParamError(
                     "capability set above its maximum",
                     f"{type(chosen).__name__}.{field.name}: {value} > {limit}",
