@@ -440,6 +440,44 @@ def test_error_stops_a_send_queue_that_asks_for_it(ends, key, store, far, fence)
     assert right.cq.drain()[0].opcode == CqeOpcode.RESP_SEND
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_requests_that_have_left_complete_before_the_send_queue_is_drained(
+    ends, key, store, far, more
+):
+    """IBTA 10.3.1: SQ_DRAINED follows the completion of all requests that have begun."""
+    left, right = (end.queue_pair() for end in ends)
+    left.init()
+    left.node.driver.must(
+        Op.INIT2INIT_QP, qpn=left.qpn, opt_param_mask=1 << 11, qpc={"drain_sigerr": 1}
+    )
+    right.init()
+    for one, other in ((left, right), (right, left)):
+        one.to_rtr(other.node.lid, other.qpn, 0)
+        one.to_rts(0)
+    store.write(bytes(520))
+    both(left, key, store, 520, mem=Dif())
+    ends[0].events()
+    good_one, bad = ((store.sge(0, 16), 0b10 << 2), ((512, key.key, 0), 0b10 << 2))
+    requests = [good_one, bad] + [good_one] * more
+    posted = [
+        left.write((far.key, far.va), data, flags=flags, ring=number == len(requests) - 1)
+        for number, (data, flags) in enumerate(requests)
+    ]
+    for _ in range(3):
+        run(ends)
+    found = left.cq.drain()
+    assert (EventType.SQ_DRAINED, left.qpn) in ends[0].events()
+    assert left.state is QpState.SQD
+    left.node.driver.must(Op.SQD_RTS_QP, qpn=left.qpn)
+    for _ in range(3):
+        run(ends)
+    done = [one.opcode for one in found]
+    assert done.count(CqeOpcode.SIG_ERR) == 1
+    assert done.count(CqeOpcode.REQ) >= 2, "those that have left"
+    found += left.cq.drain()
+    assert [one.wqe_counter for one in found if one.opcode == CqeOpcode.REQ] == posted
+
+
 @pytest.mark.parametrize("op", ["send", "read"])
 def test_absent_pages_of_a_block(ends, sides, key, far, op):
     """Whoever needs some bytes of it waits for them as without signatures."""

@@ -172,7 +172,7 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> bool:
 
     Return whether the queue pair may send further requests. A request of the adapter itself has no
     CQE: its rendezvous continues. After a signature error with drain_sigerr the queue pair moves to
-    SQD.
+    SQD, once all requests are complete whose packets have left.
     """
     qp.moving = None
     if not wqe.blocks:
@@ -185,7 +185,7 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> bool:
         cq = qp.scq
         assert cq is not None
         complete_send(hca.cqes, cq, qp, wqe, length)
-    if qp.is_draining:
+    if qp.is_draining and (qp.connection is None or not qp.connection.is_awaiting):
         qp_life.to_drained(hca.events, qp)
     return qp.state is _RTS
 
