@@ -198,6 +198,33 @@ class TestCommitted:
         assert len(channel.sent()) == 1
 
 
+@pytest.mark.parametrize("first", [10, 70])
+def test_a_read_waits_for_pages_as_long_as_it_takes(packet_pair, pagers, clock, first):
+    """Absent pages are found at the request, or when data of a long READ are sent."""
+    channel = Channel(QpType.RC, *packet_pair, retry_count=1, rnr_retry=7)
+    size = 2 * MAP_AHEAD_BYTES
+    far, here = PagedRegion(pagers[1], size), channel.left.region(size)
+    far.bring_in()
+    text = bytes(range(256)) * (size // 256)
+    far.write(text)
+    zap(far, first)
+    channel.read((far.key, far.va), here.sge())
+    channel.settle()
+    for _ in range(1000):
+        clock.advance(PAGE_TIMEOUT_NS // 20)
+        channel.settle()
+    assert channel.sent() == []
+    (fault,) = pagers[1].faults()
+    far.bring_in(first)
+    pagers[1].must_resume(fault)
+    channel.settle()
+    clock.advance(1_000_000_000)
+    channel.settle()
+    (done,) = channel.sent()
+    assert done.syndrome == 0
+    assert here.read() == text
+
+
 def test_a_queue_pair_that_has_failed_waits_for_no_page(
     channel, pagers, far, plain, when, packet_wire
 ):

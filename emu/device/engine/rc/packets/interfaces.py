@@ -49,6 +49,9 @@ class ResponderPart(Protocol):
     def wait_for_page(self, fault: PageFault) -> None:
         """Suspend the responder until a page is present."""
 
+    def start_page_timer(self) -> None:
+        """Start the time limit for the page, if the responder waits for one and no limit runs."""
+
 
 class InnerConnection(Protocol):
     """Packet connection of one queue pair (``emu.device.engine.rc.packets.connection``)."""

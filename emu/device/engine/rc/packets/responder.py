@@ -159,7 +159,7 @@ class PacketResponder:
             else:
                 self._held.put_back(packet)
                 self.wait_for_page(held)
-                self._start_page_timer()
+                self.start_page_timer()
 
     def _catch_up(self) -> None:
         """Acknowledge the kept packets, and NAK the next gap, once no packet is held.
@@ -290,9 +290,9 @@ class PacketResponder:
             if not self._held.packets and not self._gap.has_naked:
                 self._ask_for_time()
         else:
-            self._start_page_timer()
+            self.start_page_timer()
 
-    def _start_page_timer(self) -> None:
+    def start_page_timer(self) -> None:
         """Start the time limit for the page, if the responder waits for one and no limit runs.
 
         The limit is PAGE_TIMEOUT_NS, on UC UC_PAGE_TIMEOUT_NS.
@@ -311,9 +311,13 @@ class PacketResponder:
         The page fault stays open. On UC no NAK is sent. If the wait has ended, nothing happens.
         """
         self._page_timer = None
-        if self._is_waiting:
-            self._held.clear()
+        if not self._is_waiting:
+            return
+        self._held.clear()
+        if not self.responses.is_stuck:
             self._ask_for_time()
+        elif not self._connection.is_waiting:
+            self.responses.ask_for_time()
 
     def _ask_for_time(self) -> None:
         """Send an RNR NAK with the queue pair's min_rnr_nak, on UC none (IBTA 9.7.5.2.8)."""

@@ -195,6 +195,18 @@ class ResponseQueue:
 
     # -- sending
 
+    def ask_for_time(self) -> None:
+        """Send an RNR NAK for the READ that is stuck, ahead of all responses (IBTA 9.7.5.2.8).
+
+        The peer then requests the rest of the data again, without counting a retry.
+        """
+        first, qp = self.queue[0], self._qp
+        packet = Packet().of(
+            OPS[qp.service, _ACKNOWLEDGE, True, True, None], qp.remote_qpn, first.psn
+        )
+        packet.msn, packet.syndrome = self.msn, bth.KIND_RNR | qp.min_rnr_nak
+        self._connection.send(packet)
+
     def poll(self) -> bool:
         """Send some of the queued responses; return True when more could be sent at once.
 
@@ -296,6 +308,7 @@ class ResponseQueue:
         if isinstance(outcome, PageFault):
             self.is_stuck = True
             self._connection.responder.wait_for_page(outcome)
+            self._connection.responder.start_page_timer()
             return
         if isinstance(outcome, TooFragmented):
             hca, qp, why = self._connection.hca, self._qp, outcome.why
