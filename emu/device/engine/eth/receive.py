@@ -419,9 +419,10 @@ def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
 
     Copies beyond MAX_COPIES, over all queues, are dropped and counted as discards.
     """
-    if large.packets * len(queues) > MAX_COPIES:
-        hca.nic_vport.received.discards += large.packets * len(queues) - MAX_COPIES
-        queues = queues[: MAX_COPIES // large.packets]
+    count = MAX_COPIES // large.packets
+    if len(queues) > count:
+        hca.nic_vport.received.discards += large.packets * (len(queues) - count)
+        queues = queues[:count]
     hca.backlogs.rx.begin(_deliver_super_frame(hca, large, queues), len(large.data))
 
 
