@@ -165,7 +165,8 @@ class AnyDriver(RuleBasedStateMachine):
         wqe = (ctrl + data.draw(st.binary(max_size=52), label="rest"))[: qp.buffer.length - at]
         qp.buffer.write(at, wqe)
         counters = data.draw(st.tuples(st.integers(0, 5), st.integers(0, 5)), label="counters")
-        self.memory.write(qp.ctx.dbr_addr, b"".join(c.to_bytes(4, "big") for c in counters))
+        if not qp.ctx.dbr_umem_valid:  # then its address is an offset
+            self.memory.write(qp.ctx.dbr_addr, b"".join(c.to_bytes(4, "big") for c in counters))
         self.function.bar_write(0, self.driver.uar << 12 | 0x800, ctrl[:8])
         self.driver.bar.settle()
 
