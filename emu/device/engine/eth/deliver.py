@@ -23,7 +23,7 @@ from emu.device.objects.eth.rq import Rq
 from emu.device.objects.memory.views import copy
 from emu.device.port.eth.checksum import trusted, verify
 from emu.device.port.eth.fcs import with_fcs
-from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, Headers, parse
+from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError, Headers, despite_length, parse
 from emu.device.port.eth.vlan import strip_tag
 from emu.device.rounds.costs import STEPS_PER_DELIVERY
 from layouts.enums.cqe import CqeChecked, CqeHeader, CqeOpcode
@@ -72,10 +72,14 @@ def deliver(
     if steps is not None:
         hca.budget.charge(cost_of(steps, len(headers.frame)))
         try:
-            changed = rewrite(headers, steps)
+            steered = despite_length(headers)
+            changed = rewrite(steered, steps)
         except FrameError:  # a super-frame's last packet may be too short for the change
             return
-        headers, metadata = changed, changed.registers.get(_REG_B, 0)
+        metadata = changed.registers.get(_REG_B, 0)
+        # The CQE of an IP packet that is longer than its frame describes no IP packet.
+        is_whole = steered is headers or steps.reshapes
+        headers = changed if is_whole else parse(changed.frame)
         # The sender guarantees the outer packet's checksum only.
         is_vouched = is_vouched and not steps.reshapes
     if rq.strips and headers.l3 != ETHERNET_BYTES:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
-from emu.driver.ethernet.flow_fields import to_table, to_tir
+from emu.driver.ethernet.flow_fields import set_field, to_table, to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import TCP, UDP, EthPacket, ones_complement_sum
 from emu.driver.ethernet.interfaces import (
@@ -20,6 +20,7 @@ from emu.driver.ethernet.interfaces import (
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.world.cable import arrive
 from layouts.enums.cqe import CqeChecked, CqeHeader
+from layouts.enums.modify_header import ModifyField
 
 GRE = 47
 ALL_OK = CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4
@@ -101,7 +102,7 @@ class TestTables:
 
 
 class TestHash:
-    def hashed(self, node, hca, driver, inside, frame, version=4):
+    def hashed(self, node, hca, driver, inside, frame, version=4, *changes):
         queues = [ReceiveQueue(node) for _ in range(4)]
         context = rss(version)
         if inside:
@@ -111,7 +112,8 @@ class TestHash:
         tirn = create_indirect_tir(driver, alloc_td(driver), rqtn, **context)
         flows = Flows(driver)
         table = flows.table(0, log_size=0)
-        flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn))
+        modify = {"modify": flows.context(*changes)} if changes else {}
+        flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn), **modify)
         flows.set_root(table)
         buffers = [Buffers(rq) for rq in queues]
         arrive(hca, Frame(frame))
@@ -128,6 +130,15 @@ class TestHash:
         alone = self.hashed(node, hca, driver, False, inner.frame(), version)
         assert self.hashed(node, hca, driver, True, frame, version) == alone
         assert alone[1]
+
+    @pytest.mark.parametrize("kind", ["geneve_options", "vxlan", "ip"])
+    @pytest.mark.parametrize("version", [4, 6])
+    def test_of_a_packet_that_is_changed(self, node, hca, driver, kind, version):
+        frame, _ = tunnelled(kind, 6, packet(version))
+        change = set_field(ModifyField.OUT_DMAC_15_0, 7, 16)
+        same = self.hashed(node, hca, driver, True, frame, version)
+        assert self.hashed(node, hca, driver, True, frame, version, change) == same
+        assert same[1]
 
     def test_without_a_tunnel(self, node, hca, driver):
         assert self.hashed(node, hca, driver, True, packet(4).frame()) == (0, 0, 0)

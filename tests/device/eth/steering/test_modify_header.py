@@ -124,6 +124,17 @@ def test_change(flows, root, tir, delivered, fields, actions, want):
         assert delivered(data) is None
 
 
+def test_a_packet_longer_than_its_frame_is_changed(flows, root, tir, delivered):
+    """As it is matched: rdma-core's tests (tests/utils.py: gen_packet) send such packets."""
+    actions = (add_to_field(F.OUT_IP_TTL, 0xFF), copy_field(F.OUT_SIPV4, F.METADATA_REG_B, 32))
+    flows.entry(*root, tir, modify=flows.context(*actions))
+    frame = bytearray(EthPacket(payload=bytes(100)).frame())
+    frame[16:18] = (2000).to_bytes(2, "big")
+    entry, data = delivered(bytes(frame))
+    assert (data[22], entry.immediate) == (frame[22] - 1, 0x0A000001)
+    assert (entry.hds_ip_ext, entry.l4_l3_hdr_type) == (CqeChecked.L2, 0)
+
+
 def test_register_b_goes_into_the_completion(flows, root, tir, delivered):
     """core/en_rx.c: mlx5e_build_rx_skb's caller looks for a chain in ft_metadata."""
     frame = EthPacket().frame()

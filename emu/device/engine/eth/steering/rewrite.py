@@ -24,8 +24,9 @@ from layouts.enums.flow_table import FlowTableType
 from layouts.enums.modify_header import ModifyAction, ModifyField
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
-_HEAD_BYTES: Final = 64
-"""Maximum number of bytes matched from the transport header's start on."""
+_HEAD_BYTES: Final = 384
+"""Maximum number of bytes matched or hashed from the transport header's start on: those of a TCP
+packet over IPv6 in a tunnel with all of Geneve's options."""
 ABSENT: Final = -1
 
 
@@ -275,7 +276,7 @@ def context_of(table_type: FlowTableType, actions: Sequence[bytes]) -> ModifyHea
 
 
 def head(headers: Headers) -> Headers:
-    """Return the packet with only the bytes that flow groups match."""
+    """Return the packet with only the bytes that flow groups match and TIRs hash."""
     upto = max(headers.l3, headers.l4) + _HEAD_BYTES
     registers = dict(headers.registers) if isinstance(headers, Marked) else {}
     return _with_frame(headers, headers.frame[:upto], registers)
