@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from itertools import chain
 from pkgutil import walk_packages
@@ -23,6 +23,7 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.rc import dynamic
+from emu.device.objects.eth.pacing import Pacing
 from emu.device.objects.object import Object
 from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.eq import Eq
@@ -171,8 +172,13 @@ def quiesce(hca: Hca) -> None:
     for pin in hca.pins:
         pin.stop()
     if hca.copies:
-        hca.deferred_free.add_work(_stop_each(hca.copies))
+        hca.deferred_free.add_work(_stop_each(hca.copies.values()))
         hca.copies = {}
+    paced = [sq.pacing for sq in hca.sqs if sq.pacing is not None]
+    if paced:  # neighbours by a shared rate do not wait until the objects are freed
+        hca.deferred_free.add_work(_stop_each(paced))
+    if hca.rates.roce is not None:
+        hca.rates.roce.stop_waiting()
     if hca.probes.faults is not None:
         hca.probes.faults.forget_objects()
     hca.sessions.clear()
@@ -183,9 +189,9 @@ def quiesce(hca: Hca) -> None:
     hca.scheduler.wake()  # deferred frees run in its rounds; another function may have ended it
 
 
-def _stop_each(copies: Mapping[tuple[int, int], Copy]) -> Iterator[int]:
-    for copy in copies.values():
-        copy.stop_waiting()
+def _stop_each(waiting: Iterable[Copy | Pacing]) -> Iterator[int]:
+    for one in waiting:
+        one.stop_waiting()
         yield 1
 
 

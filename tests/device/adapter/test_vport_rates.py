@@ -176,6 +176,38 @@ def test_nobody_waits_for_a_queue_that_is_gone(switch, root, how):
     assert not any(element.wanting for element in elements)
 
 
+@pytest.mark.hostile
+def test_nobody_waits_for_a_function_that_has_failed(switch, root, caplog):
+    """Its objects stay until its firmware restarts, seconds later."""
+    group = switch.element(parent=root, max_average_bw=20)
+    for number in (FIRST, SECOND):
+        switch.vport(number, group)
+        switch.queue(number, 900)
+    switch.passed(100 * MS)
+    member = switch.members[FIRST]
+    member.hca.health.fail()
+    caplog.clear()
+    member.function.run()
+    first, second = switch.passed(200 * MS)
+    assert first == 0
+    assert 395 <= second <= 405
+
+
+@pytest.mark.hostile
+def test_nobody_waits_for_a_queue_whose_receiver_pauses_it(switch, root):
+    group = switch.element(parent=root, max_average_bw=20)
+    for number in (FIRST, SECOND):
+        switch.vport(number, group)
+        switch.queue(number, 900)
+    switch.wire.paused = {FIRST}
+    switch.passed(200 * MS)
+    first, second = switch.passed(200 * MS)
+    assert first == 0
+    assert 395 <= second <= 405
+    switch.wire.paused = frozenset()
+    assert switch.passed(200 * MS)[0] > 150
+
+
 def test_a_queue_with_a_new_rate_costs_more_than_a_look(switch, root):
     for _ in range(5):
         switch.queue(FIRST, 0)

@@ -28,11 +28,23 @@ SIZE = 1250
 """Bytes of a frame: 10,000 bits."""
 
 
+class PausableWire(TapWire):
+    """A cable behind which receivers may have no receive requests."""
+
+    def __init__(self):
+        super().__init__()
+        self.paused = frozenset()
+        """The last bytes of their addresses."""
+
+    def credits_to(self, mac, packets, flow, priority):
+        return 0 if mac[5] in self.paused else super().credits_to(mac, packets, flow, priority)
+
+
 class Switch:
     """Two vPorts whose frames go to the cable, with a byte of each that tells whose it is."""
 
     def __init__(self, clock):
-        self.wire, self.clock = TapWire(), clock
+        self.wire, self.clock = PausableWire(), clock
         adapter = made_with_switch(self.wire, MODEL)
         self.manager = Member(adapter.manager, clock)
         self.driver = self.manager.driver
@@ -50,7 +62,8 @@ class Switch:
         """A queue of a vPort with so many frames to send, with a VLAN tag where one is given."""
         member = self.members[number]
         region = member.node.region(4096)
-        region.write(b"\x02\0\0\0\0\x09" * 2 + tag + b"\x88\xb5" + bytes((number,)))
+        addresses = b"\x02\0\0\0\0" + bytes((number,)) + b"\x02\0\0\0\0\x09"
+        region.write(addresses + tag + b"\x88\xb5" + bytes((number,)))
         tisn = create_tis(member.driver, alloc_td(member.driver), **tis)
         cq = CompletionQueue(member.node, log_size=10)
         sq = SendQueue(member.node, tisn=tisn, log_size=10, cq=cq)

@@ -96,6 +96,21 @@ def expire_credits(adapter: Adapter[Hca]) -> None:
         nodes[0].budget.charge(1 + (len(nodes) >> LOG_EXPIRED_PER_STEP))
 
 
+def select_priority(hca: Hca, sq: AnySq) -> None:
+    """Take back the credits of another priority before a queue sends, if the port obeys PFC."""
+    link_partner, priority = hca.link_partner, _priority_of(sq)
+    if (
+        priority != link_partner.priority
+        and hca.model.port_type is PortType.ETH
+        and hca.eth.flow.pfc_rx
+    ):
+        link_partner.credit, link_partner.priority = 0, priority
+
+
+def _priority_of(sq: AnySq) -> int:
+    return sq.tis.prio >> 1 if sq.tis is not None else 0
+
+
 def await_credits(hca: Hca, sq: AnySq) -> bool:
     """Return whether the link partner makes the queue wait; renew the credits if not.
 
@@ -106,18 +121,16 @@ def await_credits(hca: Hca, sq: AnySq) -> bool:
         hca.link_partner.credit = MANY
         return False
     link_partner, flow = hca.link_partner, hca.eth.flow
-    credits = MANY
+    credits, priority, since = MANY, _priority_of(sq), link_partner.since_ns
     if link_partner.address:
-        priority = sq.tis.prio >> 1 if sq.tis is not None else 0
         credits = hca.segment.credits_to(link_partner.address, link_partner.largest, flow, priority)
     now = hca.clock.now_ns()
     if not credits:
-        if not link_partner.since_ns:
-            link_partner.since_ns = now
+        if priority not in since:
+            since[priority] = now
             flow.count_pause_received()
         return True
-    if link_partner.since_ns:
-        flow.count_resume_received(now - link_partner.since_ns)
-        link_partner.since_ns = 0
+    if priority in since:
+        flow.count_resume_received(now - since.pop(priority))
     link_partner.credit = min(max(credits - link_partner.largest, 0) + 1, MAX_UNCONFIRMED_PACKETS)
     return False

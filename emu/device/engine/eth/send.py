@@ -20,7 +20,7 @@ from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.hairpin.pairs import packets_for
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.pacing import wait
-from emu.device.engine.eth.rx_credits import POLL_NS, await_credits
+from emu.device.engine.eth.rx_credits import POLL_NS, await_credits, select_priority
 from emu.device.engine.eth.transmit import send, transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.access_error import AccessError
@@ -101,6 +101,7 @@ def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
     hairpin = packets_for(hca.vhca, sq) if sq.state is _RDY else None
     if hca.backlogs.egress:  # earlier frames are still being sent
         return True
+    select_priority(hca, sq)
     for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing
         if hairpin is None or len(hairpin) == 0:  # compiled code takes an object as true
@@ -111,6 +112,8 @@ def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
             wait(hca.scheduler, hca.clock, sq, delay)
             return False
         if hca.link_partner.credit <= 0 and await_credits(hca, sq):
+            if pacing is not None:
+                pacing.stop_waiting()
             wait(hca.scheduler, hca.clock, sq, POLL_NS)
             return False
         data, gso_size, is_vouched, packets, longest, octets, metadata = hairpin.pop()
@@ -128,6 +131,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
     """
     ring = sq.ring
     link_partner, waiting = hca.link_partner, ring.waiting()
+    select_priority(hca, sq)
     for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing
         if waiting <= 0:  # WQEs posted meanwhile ring their own doorbell
@@ -138,6 +142,8 @@ def _work(hca: Hca, sq: Sq) -> bool:
             wait(hca.scheduler, hca.clock, sq, delay)
             return False
         if link_partner.credit <= 0 and await_credits(hca, sq):
+            if pacing is not None:
+                pacing.stop_waiting()
             wait(hca.scheduler, hca.clock, sq, POLL_NS)
             return False
         wqe = ring.fetch(waiting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -13,7 +13,9 @@ class LinkPartner:
     """Destination of the last frame; empty before the first one."""
     credit: int = 0
     """Number of packets."""
+    priority: int = 0
+    """Priority that has the credits, where the port obeys PFC."""
     largest: int = 64
     """Maximum number of packets sent at once, in a super-frame or by one WQE."""
-    since_ns: int = 0
-    """Start of the current wait; 0 while not waiting."""
+    since_ns: dict[int, int] = field(default_factory=dict)
+    """Start of the current wait of each priority that waits."""

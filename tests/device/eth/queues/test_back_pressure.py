@@ -62,11 +62,11 @@ class Ends:
         )  # fmt: skip
         lead(self.receiver, self.rq.rqn)
         self.buffers = Buffers(self.rq, 256, count=REQUESTS)
-        self.sq = self._sq(self.sender, **tis)
-        self._sq(self.receiver).send(self.frame(self.receiver, self.sender, 18))
+        self.sq = self.queue(self.sender, **tis)
+        self.queue(self.receiver).send(self.frame(self.receiver, self.sender, 18))
         self.sender.settle()
 
-    def _sq(self, node, **tis):
+    def queue(self, node, **tis):
         tisn = create_tis(node.driver, alloc_td(node.driver), **tis)
         return SendQueue(node, log_size=10, cq=node.completion_queue(11), tisn=tisn)
 
@@ -153,7 +153,7 @@ def test_two_senders_do_not_share_the_same_requests(clock):
     """Each could send all that the receiver has requests for when it was asked."""
     ends = Ends(clock, nodes=3)
     (other,) = ends.others
-    queues = {ends.sender: ends.sq, other: ends._sq(other)}
+    queues = {ends.sender: ends.sq, other: ends.queue(other)}
     each, total = 180, 0
 
     def post(count):
@@ -213,6 +213,27 @@ def test_by_priority(clock, priority):
     else:
         assert ends.came() == REQUESTS
     assert ends.lost() == (0 if priority == PRIORITY else 10)
+
+
+def test_a_priority_does_not_send_with_the_credits_of_another(clock):
+    """Frames that nobody pauses, in between, release no paused queue."""
+    ends = Ends(clock, prio=PRIORITY << 1)
+    for node in (ends.sender, ends.receiver):
+        flow_control(node, pfctx=1 << PRIORITY, pfcrx=1 << PRIORITY)
+    other = ends.queue(ends.sender, prio=0)
+    ends.send(REQUESTS + 200)
+    frame = ends.frame(ends.sender, ends.receiver, 18)
+    for _ in range(5):
+        other.send(frame)
+        ends.later()
+    assert ends.lost() == 0
+    assert ends.sender.hca.eth.flow.received.frames[PRIORITY] == 1
+    total = ends.came()
+    assert total < REQUESTS
+    while total < REQUESTS + 205:
+        ends.later()
+        total += ends.came()
+    assert ends.lost() == 0
 
 
 def test_a_receiver_that_is_stuck_is_waited_for_as_long_as_its_driver_says(ends):
