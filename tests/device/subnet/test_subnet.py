@@ -208,6 +208,19 @@ def test_a_manager_sets_the_widths_and_speeds_of_a_function(manager):
     manager._set_port(one, 1, info)
     for _ in range(2):
         assert {name: getattr(read(), name) for name in chosen} == chosen
+    unsupported = {
+        "link_width_enabled": 0x20,
+        "link_speed_enabled": 8,
+        "link_speed_ext_enabled": 0x10,
+    }
+    for name, value in unsupported.items():
+        info = read()
+        info.assign({name: value, "port_state": 0, "port_physical_state": 0})
+        answer = manager.smi.ask(
+            SmpAttr.PORT_INFO, *one.route, method=Method.SET, attr_mod=1, data=bytes(info)
+        )
+        assert answer.status & 0xFF == MadStatus.INVALID_ATTRIB_VALUE
+        assert {name: getattr(read(), name) for name in chosen} == chosen
 
 
 def test_a_manager_names_a_port_and_a_block_of_pkeys(manager):

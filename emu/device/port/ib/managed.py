@@ -23,9 +23,8 @@ ARBITRATION_BLOCKS: Final = (1, 2, 3, 4)
 SL_TO_VL_BYTES: Final = 8
 _VLS: Final = 8
 _SLS: Final = 16
-_ALL_SPEEDS: Final = 0xF
-_ALL_EXTENDED_SPEEDS: Final = 0x1F
-_ALL_WIDTHS: Final = 0xFF
+_CHOICES: Final = {"link_width": 0xFF, "link_speed": 0xF, "link_speed_ext": 0x1F}
+"""Fields that a manager chooses, with the value that enables all that are supported."""
 _HIDES_MKEY: Final = 1
 _GUARDS_READS: Final = 2
 _MAX_VIOLATIONS: Final = 0xFFFF
@@ -151,9 +150,8 @@ class ManagedPort:
             setattr(info, name, getattr(given, name))
         if not is_end:
             info.lid = info.sm_lid = info.lmc = 0
-        _choose(info, given, "link_width", _ALL_WIDTHS)
-        _choose(info, given, "link_speed", _ALL_SPEEDS)
-        _choose(info, given, "link_speed_ext", _ALL_EXTENDED_SPEEDS)
+        for kind, every in _CHOICES.items():
+            _choose(info, given, kind, every)
         if given.port_physical_state:
             self._take_down(PhysState(given.port_physical_state))
         elif given.port_state == PortState.DOWN:
@@ -179,7 +177,7 @@ class ManagedPort:
             return "neighbor_mtu is 0 or above mtu_cap"
         if given.operational_vls > info.vl_cap:
             return "operational_vls is above vl_cap"
-        for kind, every in (("link_width", _ALL_WIDTHS), ("link_speed", _ALL_SPEEDS)):
+        for kind, every in _CHOICES.items():
             chosen, there = getattr(given, f"{kind}_enabled"), getattr(info, f"{kind}_supported")
             if chosen != every and chosen & ~there:
                 return f"{kind}_enabled has unsupported bits"

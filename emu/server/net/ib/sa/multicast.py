@@ -146,6 +146,7 @@ class MulticastGroups:
             _check_joinable(query, group, port)
         by_proxy = int(port.lid != query.requester.lid)
         member = group.members.setdefault(port.gid, GroupMember(0, by_proxy))
+        member.proxy_join &= by_proxy  # a port's own join is nobody else's to leave
         member.join_state |= requested.join_state
         self._forward(group.mlid, port.gid, bool(member.join_state & LISTENS))
         log.info("%s joins %s as %#x", port.gid.hex(), group.mgid.hex(), member.join_state)

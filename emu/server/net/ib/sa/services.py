@@ -65,13 +65,13 @@ class Services:
     def withdraw(self, query: Query[service_rec]) -> list[service_rec]:
         """Remove a service and return its record: SubnAdmDelete.
 
-        Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RECORDS for an unknown service, REQ_DENIED
-        for a wrong service key.
+        Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RECORDS for a service that is unknown or in
+        another partition, REQ_DENIED for a wrong service key.
         """
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
         key = _key(query.requested)
-        if key not in self._services:
+        if key not in self._services or not _has_pkey(query, query.requested.service_pkey):
             raise SaError(SaStatus.NO_RECORDS, "no such service")
         self._check_key(query, key)
         record, *_ = self._services.pop(key)

@@ -186,7 +186,8 @@ def test_gids_that_are_no_multicast_gids(subnet, head):
 def test_a_port_joins_another_and_only_that_can_be_undone_by_it(subnet):
     assert join(subnet, 1, port=2, **CREATE).record.proxy_join == 1
     assert leave(subnet, 3, port=2).status == MadStatus.SUCCESS
-    join(subnet, 2, **CREATE)
+    join(subnet, 1, port=2, **CREATE)
+    assert join(subnet, 2, **CREATE).record.proxy_join == 0
     assert leave(subnet, 3, port=2).status == SaStatus.REQ_DENIED
     assert members(subnet) == {subnet.gid(2): FULL}
 

@@ -108,6 +108,8 @@ def test_services_of_other_partitions_are_not_seen():
     subnet.ports.append(end_port(2))
     service(subnet, SET, service_pkey=0x8001)
     assert find(subnet, 2) == []
+    foreign = {"service_pkey": 0x8001, "service_gid": subnet.gid(1)}
+    assert service(subnet, DELETE, 2, **foreign).status == SaStatus.NO_RECORDS
     assert len(find(subnet, 1)) == 1
 
 
