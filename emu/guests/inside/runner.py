@@ -12,7 +12,9 @@ build. Imports are few, for the reason in ``frames``.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import resource
 import select
 import signal
 from collections.abc import Callable
@@ -55,6 +57,9 @@ class Runner:
         self._port = port
         self._is_line = is_line
         self._kernel_log = kernel_log
+        # A command has three of our descriptors; its own limit stays what programs expect.
+        self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._raise_limit()
         self._decoder = frames.FrameDecoder()
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
@@ -127,16 +132,62 @@ class Runner:
         """Start the command of a RUN frame in its own session and forward its output.
 
         A program that cannot be started is answered by its error on STDERR and status 127 (missing)
-        or 126.
+        or 126, also when descriptors or /dev/null are lacking.
         """
         argv, settings, has_input = frames.decode_command(frame.payload)
-        environ = ENVIRONMENT | dict(setting.split("=", 1) for setting in settings)
-        stdin = os.pipe2(os.O_CLOEXEC) if has_input else (os.open(os.devnull, os.O_RDONLY), None)
-        stdout, stderr = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
-        theirs = (stdin[0], stdout[1], stderr[1])
-        ours = (stdin[1], stdout[0], stderr[0])
+        theirs: list[int] = []
+        ours: list[int] = []
         try:
-            pid = os.posix_spawnp(
+            environ = ENVIRONMENT | dict(setting.split("=", 1) for setting in settings)
+            self._open_pipes(theirs, ours, has_input=has_input)
+            pid = self._spawn(argv, environ, theirs)
+        except (OSError, ValueError) as error:  # ValueError: an empty name, a NUL
+            self._refuse(frame.job, argv[0], error)
+            for fd in ours:
+                os.close(fd)
+            return
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        for fd in ours:
+            os.set_blocking(fd, False)
+        outputs = dict(zip(ours[-2:], OUTPUTS, strict=True))
+        job = Job(frame.job, pid, ours[0] if has_input else None, outputs)
+        self._jobs[job.number] = job
+        for fd in job.outputs:
+            self._watch(fd, select.POLLIN, self._output_handler(job, fd))
+
+    def _open_pipes(self, theirs: list[int], ours: list[int], *, has_input: bool) -> None:
+        """Append the command's three descriptors to ``theirs``, and our ends of its pipes to ours.
+
+        Input, if it has any, comes first. On OSError the lists have what was opened.
+        """
+        if not has_input:
+            theirs.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        for is_input in (True, False, False) if has_input else (False, False):
+            read, write = os.pipe2(os.O_CLOEXEC)
+            theirs.append(read if is_input else write)
+            ours.append(self._moved_up(write if is_input else read))
+
+    def _moved_up(self, fd: int) -> int:
+        """Move a descriptor above the limit of commands, if the hard limit permits any there.
+
+        posix_spawn refuses to pass on a descriptor above that limit, so lower ones stay free.
+        """
+        soft, hard = self._limits
+        try:
+            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, soft if soft < hard else 0)
+        finally:
+            os.close(fd)
+
+    def _spawn(self, argv: list[str], environ: dict[str, str], theirs: list[int]) -> int:
+        """Start a program with the boot's limit of descriptors; return its process.
+
+        Raises OSError, and ValueError for words that no program can have.
+        """
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
+        try:
+            return os.posix_spawnp(
                 argv[0],
                 argv,
                 environ,
@@ -144,22 +195,12 @@ class Runner:
                 setsid=True,
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
             )
-        except OSError as error:
-            self._refuse(frame.job, argv[0], error)
-            for fd in ours:
-                if fd is not None:
-                    os.close(fd)
-            return
         finally:
-            for fd in theirs:
-                os.close(fd)
-        for fd in ours:
-            if fd is not None:
-                os.set_blocking(fd, False)
-        job = Job(frame.job, pid, ours[0], dict(zip(ours[1:], OUTPUTS, strict=True)))
-        self._jobs[job.number] = job
-        for fd in job.outputs:
-            self._watch(fd, select.POLLIN, self._output_handler(job, fd))
+            self._raise_limit()
+
+    def _raise_limit(self) -> None:
+        hard = self._limits[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     def _pause(self, job: Job, paused: bool) -> None:
         """Stop or resume reading a command's output: when its pipes are full, the command waits."""
@@ -182,9 +223,14 @@ class Runner:
             log.write(b"<6>mlx5emu: clock %d\n" % frames.decode_clock(payload))
         self._send(frames.CLOCK, 0, payload)
 
-    def _refuse(self, number: int, name: str, error: OSError) -> None:
-        self._send(frames.STDERR, number, f"{name}: {error.strerror}\n".encode())
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+    def _refuse(self, number: int, name: str, error: OSError | ValueError) -> None:
+        """Answer a command that did not start: 127 if its program is missing, else 126."""
+        file, why = name, str(error)
+        if isinstance(error, OSError):
+            file, why = error.filename or name, error.strerror or why
+        text = f"{file}: {why}\n".encode(errors="surrogateescape")
+        self._send(frames.STDERR, number, text)
+        missing = file == name and isinstance(error, FileNotFoundError | NotADirectoryError)
         self._send(frames.EXIT, number, bytes([127 if missing else 126]))
 
     def _output_handler(self, job: Job, fd: int) -> Callable[[], None]:
