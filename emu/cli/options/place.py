@@ -12,6 +12,7 @@ import click
 
 from emu.cli.options.groups import COMMAND, GUEST, grouped_option
 from emu.cli.shared.notice import notice
+from emu.cli.shared.words import check_named
 from emu.guests import GuestOptions
 from emu.guests.named.placing import placed
 from emu.guests.share import (
@@ -78,8 +79,9 @@ def in_share(words: Sequence[str], cwd: str | None, options: GuestOptions) -> li
     Refuses, before the boot, a ``cwd`` that the shared directory does not have, and a relative path
     to no program of it. Raises CommandFileError: 127 for a missing file or directory, 126 for a
     file that is not executable, or of another processor than the guest's. Other directories and
-    programs of the guest are not checked.
+    programs of the guest are not checked. Raises UsageError for a command without a name.
     """
+    check_named(words)
     if options.share is None:
         return placed(words, cwd=cwd)
     where = os.path.join(SHARE, cwd) if cwd else SHARE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -66,8 +66,16 @@ def moment(begins: str) -> str:
 def command_words(words: tuple[str, ...], behind: str) -> tuple[str, ...]:
     """Return COMMAND without a leading ``--``; ``behind`` is the argument before COMMAND.
 
-    Raises UsageError if COMMAND begins with an option.
+    Raises UsageError if COMMAND begins with an option or an empty word.
     """
     if words and words[0].startswith("-") and words[0] != "--":
         raise click.UsageError(f"{words[0]}: options come before {behind}")
-    return words[1:] if words[:1] == ("--",) and len(words) > 1 else words
+    command = words[1:] if words[:1] == ("--",) and len(words) > 1 else words
+    check_named(command)
+    return command
+
+
+def check_named(words: Sequence[str]) -> None:
+    """Raise UsageError for a command whose first word, the program's name, is empty."""
+    if words and not words[0]:
+        raise click.UsageError("COMMAND begins with an empty word: name a program")

@@ -45,6 +45,13 @@ def test_where_it_begins(tmp_path, has_share, cwd, argv):
     assert in_share(["ls"], cwd, options) == argv
 
 
+@pytest.mark.parametrize("has_share", [False, True])
+def test_a_command_without_a_name(tmp_path, has_share):
+    options = GuestOptions(share=tmp_path if has_share else None)
+    with pytest.raises(click.UsageError, match="COMMAND begins with an empty word"):
+        in_share([""], None, options)
+
+
 def elf(machine, order):
     """The head of a program."""
     data = {"little": 1, "big": 2}[order]

@@ -27,6 +27,12 @@ def test_an_option_that_comes_too_late():
         command_words(("-t", "ls"), "NAME")
 
 
+@pytest.mark.parametrize("words", [("",), ("--", "", "-l")])
+def test_a_command_without_a_name(words):
+    with pytest.raises(click.UsageError, match="COMMAND begins with an empty word"):
+        command_words(words, "NAME")
+
+
 @pytest.mark.hostile
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000])
 def test_a_value_that_no_parser_takes_is_text(value):
