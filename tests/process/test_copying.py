@@ -12,7 +12,7 @@ from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
 from emu.guests import LabError
-from emu.guests.named import copying, daemon, running
+from emu.guests.named import copying, daemon, running, unpacking
 from emu.guests.named.copying import copy_in, copy_out
 
 
@@ -424,7 +424,7 @@ def test_headers_of_headers(kind, programs, tmp_path):
 
 
 def test_links_without_end(programs, tmp_path, monkeypatch):
-    monkeypatch.setattr(copying, "_MAX_LINK_BYTES", 4 * copying._LINK_SIZE)
+    monkeypatch.setattr(unpacking, "_MAX_LINK_BYTES", 4 * unpacking._LINK_SIZE)
     members = [("t", DIR, ""), *((f"t/{number}", SYM, "x") for number in range(4))]
     send(programs, archive(*members))
     with pytest.raises(LabError, match="symbolic links exceed"):
@@ -436,7 +436,7 @@ def test_many_members_take_no_room(programs, tmp_path, monkeypatch):
     """What has been made is forgotten."""
     send(programs, archive(*[("t", DIR, "")] * 50))
     kept = []
-    place = copying._path_of
+    place = unpacking._path_of
     opened = tarfile.open
 
     def open_(*args, **options):
@@ -445,7 +445,7 @@ def test_many_members_take_no_room(programs, tmp_path, monkeypatch):
 
     monkeypatch.setattr(tarfile, "open", open_)
     monkeypatch.setattr(
-        copying,
+        unpacking,
         "_path_of",
         lambda *args: (kept.append(len(vars(kept[0])["members"])), place(*args))[1],
     )
