@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tarfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -23,9 +24,9 @@ _MODE = 0o777
 _MAX_HEADER = 1 << 16
 """Maximum bytes of an extended header: a name, a link's target and some numbers."""
 _MAX_LINK_BYTES = 256 << 20
-"""Maximum bytes of one copy's symbolic links, which stay in memory until its end."""
+"""Maximum bytes of one copy's links and new directories, which stay in memory until its end."""
 _LINK_SIZE = 256
-"""Bytes charged for a link beside its name and its target."""
+"""Bytes charged for a link or a new directory beside its name and its target."""
 _BLOCK_SIZE = 4096
 """Minimum bytes of disk charged for a file, directory or link."""
 _EXTENDED = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE)
@@ -77,23 +78,30 @@ def unpack(
 ) -> None:
     """Write the archive's members below ``base`` to ``target``; replace existing files.
 
-    Links are made at the end, and no path is resolved through one, not even another link's. Raises
-    GuestError for a member outside ``base``, above the budget, or with too many links.
+    Links are made at the end, and no path is resolved through one, not even another link's. New
+    directories get their permission bits after that; existing ones keep theirs. Raises GuestError
+    for a member outside ``base``, above the budget, or with too many links or directories.
     """
     links: list[tuple[str, str]] = []
+    folders: list[tuple[str, int]] = []
     link_bytes = 0
     while (member := archive.next()) is not None:
         # tarfile keeps all members, and a guest can send them for ever.
         archive.members.clear()  # type: ignore[attr-defined]
         path = _path_of(member.name, base, target)
         budget.charge(member)
-        if member.isdir():
-            path.mkdir(exist_ok=True)
-        elif member.issym():
-            links.append((member.name, member.linkname))
+        if member.issym() or (member.isdir() and not path.is_dir()):
             link_bytes += _LINK_SIZE + len(member.name) + len(member.linkname)
             if link_bytes > _MAX_LINK_BYTES:
-                raise GuestError(f"the guest's symbolic links exceed {_MAX_LINK_BYTES >> 20} MiB")
+                limit = f"{_MAX_LINK_BYTES >> 20} MiB"
+                raise GuestError(f"the guest's symbolic links and directories exceed {limit}")
+        if member.isdir():
+            if not path.is_dir():
+                # A private directory is private from the start, and writable until the end.
+                path.mkdir(member.mode & _MODE | stat.S_IRWXU)
+                folders.append((str(path), member.mode & _MODE))
+        elif member.issym():
+            links.append((member.name, member.linkname))
         elif member.isreg():
             _write(archive, member, path)
         else:
@@ -102,6 +110,8 @@ def unpack(
         path = _path_of(member_name, base, target)
         path.unlink(missing_ok=True)
         path.symlink_to(to)
+    for folder, mode in reversed(folders):
+        os.chmod(folder, mode)
 
 
 def _path_of(name: str, base: str, target: Path) -> Path:
