@@ -207,6 +207,20 @@ def test_a_socket_is_left_out(tmp_path):
     assert told == ["run/pipe is left out: not a file, directory or symbolic link"]
 
 
+def test_a_pipe_of_ours_keeps_its_mode_and_times(tree, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    os.utime(tree / "below" / "run", (1, 1))
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        copy_out("one", f"{tree}/below/run", pipe, pytest.fail)
+        assert os.read(reader, 100) == b"#!/bin/sh"
+    finally:
+        os.close(reader)
+    assert pipe.stat().st_mode & 0o777 == 0o600
+    assert pipe.stat().st_mtime > 1
+
+
 DIR, FILE, SYM, HARD = tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 
 

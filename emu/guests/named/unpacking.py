@@ -136,11 +136,13 @@ def _path_of(name: str, base: str, target: Path) -> Path:
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
     """Write a regular member to ``path``, with its time and permission bits.
 
-    Set-user-ID and the like are dropped.
+    Set-user-ID and the like are dropped. A device or pipe of the host keeps its own time and bits.
     """
     content = archive.extractfile(member)
     assert content is not None  # a regular file
     with open(path, "wb") as file:
         shutil.copyfileobj(content, file)
-        os.fchmod(file.fileno(), member.mode & _MODE)
-    os.utime(path, (member.mtime, member.mtime))
+        file.flush()
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            os.fchmod(file.fileno(), member.mode & _MODE)
+            os.utime(file.fileno(), (member.mtime, member.mtime))
