@@ -34,6 +34,11 @@ INTERRUPTED = 130  # a shell's status for a command that Ctrl-C ended
 class CommandGroup(click.Group):
     """Finds commands by their modules, and ends failures with one line and an exit status."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the program, as click's does, also with a closed standard output or error."""
+        _open_closed_outputs()
+        return super().main(*args, **extra)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, without importing them."""
         return sorted(commands.modules())
@@ -102,6 +107,17 @@ class CommandGroup(click.Group):
             logger.debug("traceback of the failure", exc_info=True)
             path = error.filename or "a file cannot be written; mlx5emu doctor shows the cache"
             _fail(f"{path}: {error.strerror}", 1)
+
+
+def _open_closed_outputs() -> None:
+    """Let /dev/null stand for a standard output or error that the parent process has closed.
+
+    Python has None for it, which no code here and in libraries expects.
+    """
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def _listed_options(ctx: click.Context) -> list[str]:
