@@ -6,8 +6,9 @@ import contextlib
 import errno
 import itertools
 import os
+import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +51,15 @@ def why_not_writable(path: Path) -> str:
     return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"{path.parent} is not writable"
 
 
+def why_not_replaceable(path: Path) -> str:
+    """Return why no new file can replace ``path``, as text for the user; "" when one can.
+
+    A device, a pipe or a socket is not replaced. A missing file is fine.
+    """
+    is_other = path.exists() and not path.is_file()
+    return f"{path} is not a regular file" if is_other else ""
+
+
 def why_not_made(path: Path) -> str:
     """Return why no directory can be made at ``path``, as text for the user; "" when one can.
 
@@ -85,6 +95,23 @@ def open_outfile(path: Path, flags: int = 0) -> int:
         if error.errno != errno.ELOOP or os.stat(path.parent).st_mode & stat.S_IWOTH:
             raise
     return os.open(path, flags, _MODE)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = _MODE) -> Iterator[Path]:
+    """Yield a new, empty file beside ``path``, which replaces it once the body has succeeded.
+
+    The new file has ``mode`` without the umask's bits. If the body or the replacing fails, the new
+    file is removed, and the old one stays. Raises OSError.
+    """
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+    try:
+        yield part
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def read_infile(path: Path, limit: int) -> bytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from emu.guests.errors import GuestError
+from emu.host.userfiles import replacing, why_not_replaceable
 
 FORMAT = "kdump-raw-zlib"
 _UTSNAME_AT = 12
@@ -25,19 +26,17 @@ def write(execute: Callable[..., object], path: Path) -> None:
     """Write the guest's memory to ``path`` by QMP's ``execute``, mode 0600; replace an old file.
 
     On failure no new file remains. Raises GuestError when QEMU refuses or the file cannot be
-    written.
+    written, and at once for a device or a pipe, where QEMU could not seek.
     """
-    part = path.with_name(f"{path.name}.part")
+    if why := why_not_replaceable(path):
+        raise GuestError(why)
     try:
-        execute("dump-guest-memory", paging=False, protocol=f"file:{part}", format=FORMAT)
-        part.chmod(0o600)
-        with part.open("r+b") as file:
-            complete(file)
-        part.replace(path)
+        with replacing(path, 0o600) as part:
+            execute("dump-guest-memory", paging=False, protocol=f"file:{part}", format=FORMAT)
+            with part.open("r+b") as file:
+                complete(file)
     except OSError as error:
         raise GuestError(f"{path}: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def complete(file: BinaryIO) -> None:

@@ -60,7 +60,7 @@ class KernelOptions:
     dump: Path | None = option(
         None,
         flag="dump",
-        kind=File(is_new=True),
+        kind=File(is_new=True, is_regular=True),
         help="File for the guest's memory if it panics, for crash and drgn.",
         refused={**ONE_FILE, Use.BOOT: TERMINAL},
     )

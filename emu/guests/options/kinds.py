@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emu.host.userfiles import missing_text, why_not_writable
+from emu.host.userfiles import missing_text, why_not_replaceable, why_not_writable
 from emu.model_words import given_text
 from emu.near import near
 
@@ -198,22 +198,26 @@ class _OnePath(OptionKind):
 
 @dataclass(frozen=True, kw_only=True)
 class File(_OnePath):
-    """A file; ``is_new`` for one that is written."""
+    """A file; ``is_new`` for one that is written, ``is_regular`` for one that is replaced."""
 
     metavar: str = "FILE"
     is_new: bool = False
+    is_regular: bool = False
+    """Whether a device or a pipe is refused."""
     example: str = ""
     """Kind of the examples that a command line accepts as @NAME (emu.host.shipped), if any."""
 
     def wrong(self, value: Any) -> str:
         """Return the error for a missing file, a directory, or a new file that cannot be written.
 
-        Return an empty text for a valid file and for None.
+        A device or a pipe is an error with ``is_regular``. Return an empty text for a valid file
+        and for None.
         """
         if value is None:
             return ""
         if self.is_new:
-            return why_not_writable(value)
+            why = why_not_writable(value)
+            return why or (why_not_replaceable(value) if self.is_regular else "")
         if not value.exists():
             return missing_text("file", value)
         return f"{value} is a directory" if value.is_dir() else ""

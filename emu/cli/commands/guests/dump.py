@@ -10,6 +10,7 @@ from emu.cli.shared.files import NewFile
 from emu.cli.shared.names import complete_guest
 from emu.cli.shared.progress import working
 from emu.guests.named.attach import attached
+from emu.host.userfiles import why_not_replaceable
 
 _NEW_FILE = NewFile(resolve_path=True)
 
@@ -25,6 +26,8 @@ def dump(name: str, file: Path) -> None:
 
     Example: mlx5emu dump dev dev.core
     """
+    if why := why_not_replaceable(file):
+        raise click.BadParameter(why, param_hint="FILE")
     with attached(name) as channel, working(f"writing the memory of {name}"):
         channel.ask("dump", path=str(file)).wait()
     click.echo(f"wrote {file}: {file.stat().st_size >> 20} MiB")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 
 import pytest
+from click.testing import CliRunner
 
+from emu.cli.main import main
+from emu.guests import GuestOptions
 from emu.guests.errors import GuestError
 from emu.guests.guest import dump
+from emu.guests.options import OptionError
 
 
 def header(vmcoreinfo=b"OSRELEASE=6.12.1\nPAGESIZE=4096\n"):
@@ -49,6 +55,29 @@ def test_a_failure_leaves_what_was_there(tmp_path):
         dump.write(execute, tmp_path / "memory")
     assert [path.name for path in tmp_path.iterdir()] == ["memory"]
     assert (tmp_path / "memory").read_text() == "older"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_part_file_of_the_users_own_stays(tmp_path, fails):
+    (tmp_path / "memory.part").write_text("precious")
+    execute, _ = qemu(fails)
+    with pytest.raises(GuestError) if fails else contextlib.nullcontext():
+        dump.write(execute, tmp_path / "memory")
+    assert (tmp_path / "memory.part").read_text() == "precious"
+    assert len(list(tmp_path.iterdir())) == (1 if fails else 2)
+
+
+def test_a_pipe_or_device_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    execute, asked = qemu()
+    with pytest.raises(GuestError, match=f"^{pipe} is not a regular file$"):
+        dump.write(execute, pipe)
+    with pytest.raises(OptionError, match=f"dump: {pipe} is not a regular file"):
+        GuestOptions(dump=pipe)
+    result = CliRunner().invoke(main, ["dump", "dev", str(pipe)])
+    assert (result.exit_code, f"{pipe} is not a regular file" in result.output) == (2, True)
+    assert (asked, pipe.is_fifo(), list(tmp_path.iterdir())) == ([], True, [pipe])
 
 
 @pytest.mark.hostile

@@ -27,7 +27,6 @@ class Qemu:
         self.resets = 0
         self.status = "shutdown"
         self.told = queue.SimpleQueue()
-        self.memory = tmp_path / "memory.part"
         stay = (
             watch.StayCallbacks(lambda: self.told.put("reboot"), self.told.put) if stays else None
         )
@@ -82,8 +81,6 @@ class Qemu:
         for _ in range(count):
             asked = json.loads(self._lines.readline())
             names.append(asked["execute"])
-            if names[-1] == "dump-guest-memory":
-                self.memory.touch()
             told: list[dict] = [{"return": {}}]
             if names[-1] == "system_reset":  # QEMU tells of it before or after the answer
                 told.insert(self.resets % 2, {"event": "RESET"})
