@@ -84,6 +84,10 @@ def with_debugging(choices: dict[str, object], requested: Debugging) -> dict[str
     """
     if requested.traces_kernel and choices["trace"] is None:
         raise click.UsageError("--dmesg and --ftrace need --trace FILE")
+    trace = choices["trace"]
+    if requested.traces_kernel and isinstance(trace, Path) and trace.is_fifo():
+        why = "--dmesg and --ftrace add to a file after the run"
+        raise click.UsageError(f"{trace} is a pipe: {why}")
     holds = bool(requested.ftrace) or requested.gdb == "load"
     if holds and not choices["probe"]:
         raise click.UsageError("--ftrace and --gdb load start the first probe: drop --no-probe")
@@ -127,12 +131,15 @@ class Debugger:
     def finish(self) -> None:
         """Add the kernel's events to the trace file; call this after the guest has stopped.
 
-        Do nothing without ``--dmesg`` and ``--ftrace``, or without a trace file.
+        Do nothing without ``--dmesg`` and ``--ftrace``, or without a trace file. A device such as
+        /dev/null gets the kernel's events alone.
         """
-        if self._kernel is not None and self._trace is not None and self._trace.exists():
-            device = (event for _, event in stored_events(str(self._trace)))
-            with working(f"adding the kernel's events to {self._trace}"):
-                self._kernel.write(self._trace, device)
+        trace = self._trace
+        if self._kernel is None or trace is None or not trace.exists():
+            return
+        stored = stored_events(str(trace)) if trace.is_file() else ()
+        with working(f"adding the kernel's events to {trace}"):
+            self._kernel.write(trace, (event for _, event in stored))
 
 
 def await_gdb(guest: Guest, when: str) -> Path:

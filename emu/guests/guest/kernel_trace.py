@@ -12,7 +12,7 @@ from emu.guests.guest.guest import Guest
 from emu.guests.timeline.clock import GuestClock
 from emu.guests.timeline.kernel_log import call_events, log_events
 from emu.guests.timeline.merge import merged
-from emu.host.userfiles import write_parts
+from emu.host.userfiles import replacing, why_not_replaceable, write_parts
 
 _TIMEOUT = 120.0
 _BUFFER_KIB = 16384
@@ -75,17 +75,16 @@ class KernelTrace:
     def write(self, trace: Path, device: Iterable[TraceEvent]) -> None:
         """Write the device's events and the kernel's, merged in order of time, to ``trace``.
 
-        The file is replaced atomically. Raises :class:`LabError`, and leaves the old file, on
-        failure.
+        A file is replaced atomically; to a device or a pipe the events are written. Raises
+        :class:`LabError` or OSError, and leaves the old file, on failure.
         """
         kernel = [*self._log, *self._calls]
-        part = trace.with_name(f"{trace.name}.part")
-        try:
-            clock = GuestClock.of_log(self._log)
-            write_parts(part, _lines(merged(device, kernel, clock)))
-            part.replace(trace)
-        finally:
-            part.unlink(missing_ok=True)
+        lines = _lines(merged(device, kernel, GuestClock.of_log(self._log)))
+        if why_not_replaceable(trace):
+            write_parts(trace, lines)
+            return
+        with replacing(trace) as part:
+            write_parts(part, lines)
 
     def _take_calls(self, text: str) -> None:
         """Replace the calls by those in ftrace's ``text``; warn of calls that its buffer lost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 
 import pytest
 from click.testing import CliRunner
@@ -140,6 +141,35 @@ def test_a_run_writes_one_trace_of_both(tmp_path):
     events = [TraceEvent.from_json(line) for line in path.read_text().splitlines()]
     assert len(events) == len(DEVICE) + 3
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_part_file_of_the_users_own_stays(tmp_path, fails):
+    (tmp_path / "trace.json").write_text("older")
+    (tmp_path / "trace.json.part").write_text("precious")
+    kernel = KernelTrace((), pytest.fail)
+    with pytest.raises(LabError) if fails else contextlib.nullcontext():
+        if not fails:
+            kernel.begin(LogGuest())
+        kernel.write(tmp_path / "trace.json", DEVICE)  # without a log there is no common time
+    assert len(list(tmp_path.iterdir())) == 2
+    assert (tmp_path / "trace.json.part").read_text() == "precious"
+    assert ((tmp_path / "trace.json").read_text() == "older") is fails
+
+
+def test_a_pipe_or_device_gets_the_events_and_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    kernel = KernelTrace((), pytest.fail)
+    kernel.begin(LogGuest())
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        kernel.write(pipe, ())
+        text = os.read(reader, 1 << 16).decode()
+    finally:
+        os.close(reader)
+    assert [TraceEvent.from_json(line).point for line in text.splitlines()] == ["log"] * 3
+    assert (pipe.is_fifo(), list(tmp_path.iterdir())) == (True, [pipe])
 
 
 def test_of_a_guest_that_has_ended_the_console_is_taken(tmp_path):
