@@ -17,6 +17,7 @@ from emu.cli.shared.params import NearChoice
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.guests import Guest
+from emu.guests.errors import ServerError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -132,14 +133,18 @@ class Debugger:
         """Add the kernel's events to the trace file; call this after the guest has stopped.
 
         Do nothing without ``--dmesg`` and ``--ftrace``, or without a trace file. A device such as
-        /dev/null gets the kernel's events alone.
+        /dev/null gets the kernel's events alone. Raises ServerError, as for a truncated trace, if
+        the file cannot be written.
         """
         trace = self._trace
         if self._kernel is None or trace is None or not trace.exists():
             return
         stored = stored_events(str(trace)) if trace.is_file() else ()
         with working(f"adding the kernel's events to {trace}"):
-            self._kernel.write(trace, (event for _, event in stored))
+            try:
+                self._kernel.write(trace, (event for _, event in stored))
+            except OSError as error:
+                raise ServerError(f"{trace}: {error.strerror}") from error
 
 
 def await_gdb(guest: Guest, when: str) -> Path:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import click
 import pytest
 
 from emu.cli.options.debug import Debugger, Debugging, with_debugging
+from emu.device.trace.event import TraceEvent
+from emu.guests.errors import ServerError
 from emu.guests.guest import kernel_trace
 
 BOTH = Debugging(None, dmesg=True)
+EVENT = TraceEvent(5, 0, "irq", {"vector": 0})
 
 
 @pytest.fixture
@@ -19,6 +23,19 @@ def written(monkeypatch):
     given = []
     monkeypatch.setattr(kernel_trace.KernelTrace, "write", lambda _, *args: given.append(args))
     return given
+
+
+def test_a_full_disk_is_reported_as_for_a_trace_of_the_device(tmp_path, monkeypatch):
+    def write(_kernel, _trace, device):
+        assert [*device] == [EVENT]
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(kernel_trace.KernelTrace, "write", write)
+    trace = tmp_path / "trace.json"
+    trace.write_text(f"{EVENT.to_json()}\n")
+    with pytest.raises(ServerError, match=f"^{trace}: No space left on device$") as caught:
+        Debugger(BOTH, trace).finish()
+    assert caught.value.status == 123
 
 
 def test_events_are_not_read_back_from_a_pipe_or_device(tmp_path, written):
