@@ -36,7 +36,10 @@ VERSION = 2
 _MAX_BYTES = 1 << 30
 _MAX_RESULT = 32 << 20
 _OWN_FOLDERS = ("results", "outputs", "records", "traces", "minimized")
-_OWN_FILES = ("report.json", "report.xml", "report.tap", "report.html", "campaign.json")
+_REPORTS = ("report.json", "report.xml", "report.tap", "report.html")
+_LOCK = "lock"
+_PART = ".part"
+"""End of the name of a file that is being written."""
 
 
 class _CampaignFile(BaseModel):
@@ -76,8 +79,7 @@ class Store:
             there = cls.open(path)
             asked = _as_stored([*there.runs.values()], runs)
             return there if asked == [*there.runs.values()] else there._renewed(asked, repeated)
-        (path / "results").mkdir(parents=True, exist_ok=True)
-        (path / "records").mkdir(exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         _write_campaign(path, name, runs)
         return cls(path, name, runs)
 
@@ -85,18 +87,22 @@ class Store:
     def renew(cls, path: Path, name: str, runs: Sequence[Description]) -> Store:
         """Return the store of a new campaign; one of observed runs that is there is removed.
 
+        The new campaign.json replaces the old one, so an interrupted call can be repeated.
+
         Raises UserError for a directory with other files and without a campaign, for a campaign
         with other runs, and for one that another process works on.
         """
-        if path.is_dir() and any(path.iterdir()):
+        if path.is_dir() and not _is_unused(path):
             there = cls.open(path)
             if not all(run.is_observed for run in there.runs.values()):
                 raise UserError(f"{path} has the results of `mlx5emu campaign`: choose another")
             with there.locked():
                 for one in _OWN_FOLDERS:
                     shutil.rmtree(path / one, ignore_errors=True)
-                for one in _OWN_FILES:  # campaign.json last: without it the rest is not ours
+                for one in _REPORTS:
                     (path / one).unlink(missing_ok=True)
+                _write_campaign(path, name, runs)
+            return cls(path, name, runs)
         return cls.create(path, name, runs)
 
     def _renewed(self, runs: Sequence[Description], repeated: Collection[str]) -> Store:
@@ -149,7 +155,7 @@ class Store:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the campaign's lock while the body runs; UserError at once if another holds it."""
-        with (self.path / "lock").open("w") as file:
+        with (self.path / _LOCK).open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -162,12 +168,12 @@ class Store:
         An earlier result is replaced. The result file has neither record nor trace.
         """
         if result.record:
-            _write_whole(self.record(result.name), result.record)
+            self.write(record_name(result.name), result.record)
         if result.trace:
             self.write(trace_name(result.name), result.trace)
         self.write(output_name(result.name), _shown(self.runs[result.name], result))
         short = result.model_copy(update={"record": "", "trace": ""})
-        _write_whole(self._result(result.name), short.model_dump_json() + "\n")
+        self.write(_result_name(result.name), short.model_dump_json() + "\n")
 
     def results(self) -> dict[str, RunResult]:
         """Return the results by name in matrix order; skip missing and damaged files.
@@ -201,14 +207,14 @@ class Store:
         return self.path / record_name(name)
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file of the report atomically below the campaign's directory; return its path."""
+        """Write a file atomically below the campaign's directory; return its path."""
         path = self.path / name
         path.parent.mkdir(exist_ok=True)
         _write_whole(path, text)
         return path
 
     def _result(self, name: str) -> Path:
-        return self.path / "results" / f"{name}.json"
+        return self.path / _result_name(name)
 
 
 def selected(
@@ -230,6 +236,10 @@ def selected(
     return {name: None for matched in by_pattern.values() for name in matched}
 
 
+def _result_name(name: str) -> str:
+    return f"results/{name}.json"
+
+
 def output_name(name: str) -> str:
     """Return the path of a run's output in the campaign's directory."""
     return f"outputs/{name}.txt"
@@ -243,6 +253,19 @@ def record_name(name: str) -> str:
 def trace_name(name: str, suffix: str = "json") -> str:
     """Return the path of a run's trace in the campaign's directory, or of its page (``html``)."""
     return f"traces/{name}.{suffix}"
+
+
+def _is_unused(path: Path) -> bool:
+    """Return whether a directory has at most what a campaign leaves that could not be created.
+
+    A lock, empty folders of a campaign, and a part of a file are no results.
+    """
+    return all(
+        one.name == _LOCK
+        or (one.name.startswith(".") and one.name.endswith(_PART))
+        or (one.name in _OWN_FOLDERS and one.is_dir() and not any(one.iterdir()))
+        for one in path.iterdir()
+    )
 
 
 def _write_campaign(path: Path, name: str, runs: Sequence[Description]) -> None:
@@ -293,7 +316,7 @@ def _write_whole(path: Path, text: str) -> None:
     """
     temporary: Path | None = None
     try:
-        descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+        descriptor, name = tempfile.mkstemp(prefix=".", suffix=_PART, dir=path.parent)
         temporary = Path(name)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
