@@ -156,6 +156,16 @@ def test_a_test_that_fails_without_faults_ends_it():
     assert len(Store.open(Path("few.chaos")).runs) == 1
 
 
+def test_files_of_results_tell_of_a_test_that_fails_without_faults():
+    files = "--junit", "out.xml", "--tap", "out.tap"
+    assert invoke("few.toml", "--jobs", 1, *files, test=("true",)).exit_code == 0
+    invoke("few.toml", "--jobs", 1, *files, test=("fails",))
+    assert 'errors="1"' in (text := Path("out.xml").read_text())
+    assert 'tests="1"' in text
+    assert 'message="the test fails without faults: status 1: the output"' in text
+    assert re.search(r"^not ok 1 .*chaos\.trixie\.ib.*none\.0", Path("out.tap").read_text(), re.M)
+
+
 def test_earlier_results_are_removed_and_no_other_files():
     invoke("few.toml", "--jobs", 1)
     assert "2 failures: 2 recovered" in invoke("few.toml", "--jobs", 1, test=("true",)).stdout

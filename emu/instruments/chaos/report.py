@@ -161,6 +161,18 @@ def cases(chaos: ChaosReport) -> list[Case]:
     ]
 
 
+def failed_without_faults(run: Description, result: RunResult, why: str) -> Case:
+    """Return the one case of a test that fails without faults, for the reason ``why``."""
+    return Case(
+        f"chaos.{run.kernel}.{run.device}",
+        f"{run.plan_name}.{run.seed}",
+        CaseVerdict.ERROR,
+        f"the test fails without faults: {why}",
+        result.seconds,
+        output=printable(result.output),
+    )
+
+
 def _detail(row: Row, one: JudgedRun) -> str:
     """Return verdict, evidence and failure, then the threads of a test that hangs."""
     threads = one.result.observed.threads if one.result.observed is not None else ""

@@ -38,7 +38,14 @@ from emu.instruments.campaign.matrix_tables import MAX_RUNS
 from emu.instruments.campaign.store import Store, as_json, trace_name
 from emu.instruments.chaos.moments import counts_rdma
 from emu.instruments.chaos.page import page
-from emu.instruments.chaos.report import ChaosReport, Row, cases, report, summary
+from emu.instruments.chaos.report import (
+    ChaosReport,
+    Row,
+    cases,
+    failed_without_faults,
+    report,
+    summary,
+)
 from emu.instruments.chaos.runs import DEFAULT_SET, DEVICES, ChaosTest, clean_run, failure_runs
 from emu.instruments.chaos.sets import ChaosFailure, LinkLayer, one_sided, read_sets, selected
 from emu.instruments.chaos.verdicts import WORDS, ChaosVerdict, Judge, why_not_clean
@@ -102,10 +109,10 @@ def chaos(
     clean = clean_run(test, chosen.timeout)
     store = Store.renew(path, paths[0].stem, [clean])
     with store.locked():
-        session = _Session(store, failures, chosen, shlex.join(words))
+        session = _Session(store, failures, chosen, shlex.join(words), (junit_file, tap_file))
         session.run_clean(clean)
         session.run_failures(test)
-    sys.exit(session.conclude((junit_file, tap_file)))
+    sys.exit(session.conclude())
 
 
 def _check_runs(failures: int, repeat: int) -> None:
@@ -197,22 +204,33 @@ class _Session:
     """The runs of one command: first without faults, then the failures, then the report."""
 
     def __init__(
-        self, store: Store, failures: Sequence[ChaosFailure], chosen: ChaosChoices, test: str
+        self,
+        store: Store,
+        failures: Sequence[ChaosFailure],
+        chosen: ChaosChoices,
+        test: str,
+        files: tuple[Path | None, Path | None],
     ) -> None:
         self._store = store
         self._failures = failures
         self._chosen = chosen
         self._test = test
+        self._files = files
+        """The files of --junit and --tap."""
         self._judge: Judge | None = None
         self._patience = 0.0
 
     def run_clean(self, run: Description) -> None:
-        """Run the test without faults. Exits with status 121, and the reason, if the test fails."""
+        """Run the test without faults. Exits with status 121, and the reason, if the test fails.
+
+        The files of results then have this one error, in place of an earlier run's results.
+        """
         drive_shown(self._store, Local(1, GUEST_RUN), [run.name], _clean_words)
         result = self._store.results()[run.name]
         if why := why_not_clean(result):
             click.echo(result.output, err=True, nl=not result.output.endswith("\n"))
             notice(f"the test fails without faults: {one_line(why)}")
+            write_results([failed_without_faults(run, result, one_line(why))], *self._files)
             sys.exit(FAILS_WITHOUT_FAULTS)
         self._judge = Judge(result, self._chosen.wrong_data_status, self._chosen.is_compared)
         observed = result.observed
@@ -234,11 +252,11 @@ class _Session:
             notice(f"not all runs are done; results so far: {path}")
             raise
 
-    def conclude(self, files: tuple[Path | None, Path | None]) -> int:
+    def conclude(self) -> int:
         """Print the report, write its files, and return the exit status."""
         chaos_report = self._report()
         path = self._write(chaos_report)
-        write_results(cases(chaos_report), *files)
+        write_results(cases(chaos_report), *self._files)
         if self._chosen.as_json:
             click.echo(as_json(summary(chaos_report)), nl=False)
         else:
