@@ -149,6 +149,13 @@ class KeyViolations(PortTables, Protocol):
         """Count a datagram with a wrong Q_Key (PortInfo.Q_KeyViolations)."""
 
 
+class DatagramKeys(KeyViolations, Protocol):
+    """Keys of received datagrams."""
+
+    def has_match(self, pkey: int) -> bool:
+        """Return whether a P_Key matches any entry of the table, as QP1 requires (IBTA 10.9.8)."""
+
+
 class PacketReceiver(KeyViolations, Protocol):
     """Received packets of connections."""
 
@@ -249,6 +256,7 @@ class Link(
     PathChecks,
     Paths,
     AddressVectors,
+    DatagramKeys,
     PacketReceiver,
     DatagramReceiver,
     PacketCounts,

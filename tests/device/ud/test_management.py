@@ -30,6 +30,7 @@ GET, SET, GET_TABLE = Method.GET, Method.SET, Method.GET_TABLE
 BROADCAST = bytes.fromhex("ff12401bffff00000000 0000ffffffff")
 COUNTERS = (PmaAttr.PORT_COUNTERS, pma_portcounters)
 EXTENDED = (PmaAttr.PORT_COUNTERS_EXT, pma_portcounters_ext)
+COMM_MGMT, CONNECT_REQUEST = 0x07, 0x10
 MAD_OCTETS = 8 + 12 + 8 + 256 + 4
 """Local route header, BTH, DETH, a MAD and the CRC."""
 
@@ -276,6 +277,24 @@ def test_agent_wants_the_keys_of_qp1(gsi, node):
     mad = pma_mad.new(mad_hdr=gsi.header(MgmtClass.PERF_MGMT, 1, GET, PmaAttr.CLASS_PORT_INFO))
     gsi.send(mad, node.lid, key=(GSI_QKEY & 0x7FFFFFFF) << 32)
     assert gsi.take() == []
+
+
+@pytest.mark.parametrize(
+    ("mine", "its", "pkey"),
+    [
+        ((0xFFFF,), (0x8001, 0xFFFF), 0xFFFF), ((0x0001,), (0xFFFF, 0x8001), 0x0001),
+        ((0xFFFF,), (0x8001, 0x8002), None), ((0x0001,), (0xFFFF, 0x0001), None),
+    ],
+)  # fmt: skip
+def test_a_guest_receives_any_pkey_of_its_ports_table(gsis, pair, mine, its, pkey):
+    """The driver looks for the P_Key of a completion in the table (hw/cq.c)."""
+    one, two = (node.hca.port for node in pair)
+    one.pkeys, two.pkeys = mine, its
+    mad = pma_mad.new(mad_hdr=gsis[0].header(COMM_MGMT, 2, Method.SEND, CONNECT_REQUEST))
+    gsis[0].send(mad, pair[1].lid)
+    found = [completion.immediate for completion, _ in gsis[1].take()]
+    assert found == ([] if pkey is None else [pkey])
+    assert two.pkey_violations == (pkey is None)
 
 
 # -- the link

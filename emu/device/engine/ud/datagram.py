@@ -41,7 +41,7 @@ from layouts.enums.cqe import CqeOpcode, CqeSyndrome
 from layouts.enums.qp import QpType
 
 if TYPE_CHECKING:
-    from emu.device.port.link import AddressVectors, KeyViolations
+    from emu.device.port.link import AddressVectors, DatagramKeys
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -102,15 +102,20 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     return _deliver(hca, qp, wqe, datagram, origin)
 
 
-def _keys_match(link: KeyViolations, qp: Qp, origin: Origin) -> bool:
+def _keys_match(link: DatagramKeys, qp: Qp, origin: Origin) -> bool:
     """Return whether P_Key and Q_Key match; count a violation at the port (IBTA 9.6.1.4, 9.8.3.1).
 
-    A wrong P_Key is counted before the Q_Key is compared; QP1's is GSI_QKEY. QP0 has no keys, and
-    receives from QP0 only.
+    A wrong P_Key is counted before the Q_Key is compared. QP1 receives any P_Key of the port's
+    table (10.9.8; hw/cq.c: handle_responder), with GSI_QKEY. QP0 has no keys, and receives from QP0
+    only.
     """
     if qp.st is _QP0:
         return origin.qpn == WELL_KNOWN[_QP0]
-    if not partitions.match(link.pkey(qp.pkey_index), origin.pkey):
+    if qp.st is _QP1:
+        is_member = link.has_match(origin.pkey)
+    else:
+        is_member = partitions.match(link.pkey(qp.pkey_index), origin.pkey)
+    if not is_member:
         link.violated_pkey()
         return False
     if origin.qkey != (qp.q_key if qp.st is _UD else GSI_QKEY):

@@ -6,7 +6,6 @@ Source: IBTA volume 1, 10.2.5 and 10.9.8 (Q_Keys), 13.5.4 (the return path).
 from __future__ import annotations
 
 from emu.device.port.datagram import GSI_QKEY, Destination, Origin
-from emu.device.port.ib import partitions
 from emu.device.port.ib.port import IbPort
 
 
@@ -33,6 +32,4 @@ def may_manage(port: IbPort, origin: Origin) -> bool:
 
     The Q_Key must be GSI_QKEY, and the P_Key must match one of the port's. No violation is counted.
     """
-    return origin.qkey == GSI_QKEY and any(
-        partitions.match(mine, origin.pkey) for mine in port.pkeys
-    )
+    return origin.qkey == GSI_QKEY and port.has_match(origin.pkey)

@@ -10,6 +10,7 @@ from emu.device.objects.queues.qp_context import GlobalRoute
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.congestion import Congestion
 from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
+from emu.device.port.ib import partitions
 from emu.device.port.ib.counts import IbCounts
 from emu.device.port.ib.framing import IbRoute, grh_of, parse
 from emu.device.port.ib.managed import ManagedPort
@@ -353,3 +354,7 @@ class IbPort(IbCounts):
         """Return a P_Key table entry, 0 if empty."""
         pkeys = self.pkey_table
         return pkeys[index] if index < len(pkeys) else 0
+
+    def has_match(self, pkey: int) -> bool:
+        """Return whether a P_Key matches any entry of the table."""
+        return any(partitions.match(mine, pkey) for mine in self.pkey_table)

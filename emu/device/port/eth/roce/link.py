@@ -50,6 +50,7 @@ _V2: Final = RoceVersion.VERSION_2
 _UNMARKED: Final = Marks(0, 0, 0)
 _PRIORITY_SHIFT: Final = 13
 _NO_PRIORITY: Final = 0x1FFF
+_PKEY_NUMBER: Final = 0x7FFF
 _CNP: Final = OPS[Service.CNP, PacketKind.CNP, True, True, None]
 
 _MAX_OVERHEAD: Final = (
@@ -267,6 +268,10 @@ class RoceLink:
     def pkey(self, index: int) -> int:
         """Return an entry of the P_Key table, which has only entry 0."""
         return PKEY if not index else 0
+
+    def has_match(self, pkey: int) -> bool:
+        """Return whether a P_Key matches entry 0: any member of the default partition does."""
+        return not (pkey ^ PKEY) & _PKEY_NUMBER
 
     def count_sent(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
