@@ -43,6 +43,15 @@ def test_lid_routed(smis, pair):
     assert port_info.view(smis[1].ask(SmpAttr.PORT_INFO, lid=SM_LID).data).lid == SM_LID
 
 
+def test_a_port_answers_a_manager_that_supports_extended_speeds(smis):
+    plain, extended, beyond = (
+        smis[0].ask(SmpAttr.PORT_INFO, lid=2, attr_mod=modifier)
+        for modifier in (1, 1 | sma.EXTENDED_SPEEDS, 2 | sma.EXTENDED_SPEEDS)
+    )
+    assert (extended.status, extended.data) == (MadStatus.SUCCESS, plain.data)
+    assert beyond.status == MadStatus.INVALID_ATTRIB_VALUE
+
+
 def test_ports_refuse_to_be_set(smis):
     for lid in (2, SM_LID):
         answer = smis[0].ask(SmpAttr.PORT_INFO, lid=lid, method=Method.SET)

@@ -23,10 +23,6 @@ from emu.device.port.ib.sma import Handler
 from layouts.enums.vport import CapMask1
 from layouts.wire.mads import Method, SmpAttr, port_info, smp
 
-EXTENDED_SPEEDS: Final = 1 << 31
-"""Bit in the modifier of PortInfo: the manager supports extended speeds (14.2.5.6), as this agent
-does."""
-
 SETTABLE: Final = frozenset(
     {SmpAttr.PORT_INFO, SmpAttr.PKEY_TABLE, SmpAttr.SL_TO_VL_TABLE, SmpAttr.VL_ARB_TABLE}
 )
@@ -100,7 +96,7 @@ def _port_info(port: IbPort, mad: smp) -> bytes | None:
 
     Port 0 of a channel adapter means the port that receives the SMP.
     """
-    number = mad.attr_mod & ~EXTENDED_SPEEDS
+    number = mad.attr_mod & ~sma.EXTENDED_SPEEDS
     return port_info_of(refreshed(port), mad) if number in (0, 1) else None
 
 

@@ -29,6 +29,9 @@ from layouts.wire.mads import (
 CLASS_VERSION: Final = 1
 GUIDS_OF_A_BLOCK: Final = 8
 DATA_BYTES: Final = 64
+EXTENDED_SPEEDS: Final = 1 << 31
+"""Bit in the modifier of PortInfo: the manager supports extended speeds (14.2.5.6), as the agents
+do."""
 DIRECTED: Final = MgmtClass.SUBN_DIRECTED_ROUTE
 CLASSES: Final = (MgmtClass.SUBN_LID_ROUTED, DIRECTED)
 
@@ -78,7 +81,7 @@ def sl_to_vl(_port: object, _mad: smp) -> bytes | None:
 
 def _port_info(port: EndPort, mad: smp) -> bytes | None:
     """Return PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
-    return port.port_info() if mad.attr_mod in (0, 1) else None
+    return port.port_info() if mad.attr_mod & ~EXTENDED_SPEEDS in (0, 1) else None
 
 
 def extended_port_info(_port: EndPort, mad: smp) -> bytes | None:

@@ -126,7 +126,7 @@ def _port_info(request: SwitchSmpRequest, mad: smp) -> bytes | None:
     A port with a connected peer has the peer's MTU, width and speed; without one it is down and
     polling. Port 0 is the manager's.
     """
-    own, number = request.own, mad.attr_mod
+    own, number = request.own, mad.attr_mod & ~sma.EXTENDED_SPEEDS
     if number > own.num_ports:
         return None
     if number == 0:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from emu.device.port.ib.endport import NODE_INFO_CLASS_VERSION, VENDOR_ID
 from emu.device.port.ib.managed import ManagedPort
 from emu.device.port.ib.managed_sma import (
-    EXTENDED_SPEEDS,
     SETTABLE,
     arbitration_of,
     pkeys_of,
@@ -16,7 +15,7 @@ from emu.device.port.ib.managed_sma import (
     sl_to_vl_of,
 )
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
-from emu.device.port.ib.sma import GUIDS_OF_A_BLOCK, Handler, respond
+from emu.device.port.ib.sma import EXTENDED_SPEEDS, GUIDS_OF_A_BLOCK, Handler, respond
 from emu.server.net.ib.subnet.nodes import MULTICAST_LIDS, NO_PORT, Cables, SimNode, SwitchTables
 from layouts.enums.vport import PortState
 from layouts.wire.bth import MULTICAST_LID

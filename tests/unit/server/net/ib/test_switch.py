@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from emu.device.port.datagram import Destination, Origin
 from emu.device.port.ib.port import SM_LID
+from emu.device.port.ib.sma import EXTENDED_SPEEDS
 from emu.server.net.ib.sm.switch import MAX_PORTS, MIN_PORTS, SmpSwitch
 from layouts.enums.vport import PhysState, PortState
 from layouts.wire.mads import (
@@ -113,6 +114,16 @@ def test_port_without_a_link(fabric):
 def test_port_zero_is_the_managers(fabric):
     info = port_info.view(fabric.get(3, SmpAttr.PORT_INFO).data)
     assert (info.lid, info.port_state, info.local_port_num) == (SM_LID, PortState.ACTIVE, 3)
+
+
+def test_a_manager_that_supports_extended_speeds_gets_the_same_port_info(fabric):
+    """Smpquery -x sets bit 31 of the modifier."""
+    for number in (0, 2):
+        answer = fabric.get(1, SmpAttr.PORT_INFO, EXTENDED_SPEEDS | number)
+        assert answer.status == MadStatus.SUCCESS
+        assert answer.data == fabric.get(1, SmpAttr.PORT_INFO, number).data
+    wrong = fabric.get(1, SmpAttr.PORT_INFO, EXTENDED_SPEEDS | MIN_PORTS + 1)
+    assert wrong.status == MadStatus.INVALID_ATTRIB_VALUE
 
 
 def test_forwarding_table(fabric):
