@@ -135,15 +135,17 @@ class RmppSender:
 
         Stop when the transfer has ended or another one has its key.
         """
-        while self._transfers.get(transfer.key) is transfer:
-            if transfer.following > transfer.limit:
-                break
-            number = transfer.following
-            transfer.following += 1
-            transfer.sent = max(transfer.sent, number)
-            transfer.send(transfer.table.segment(number))
-            yield _COST_OF_A_SEGMENT
-        transfer.is_sending = False
+        try:
+            while self._transfers.get(transfer.key) is transfer:
+                if transfer.following > transfer.limit:
+                    break
+                number = transfer.following
+                transfer.following += 1
+                transfer.sent = max(transfer.sent, number)
+                transfer.send(transfer.table.segment(number))
+                yield _COST_OF_A_SEGMENT
+        finally:
+            transfer.is_sending = False
 
     def _wait(self, transfer: _Transfer) -> None:
         if transfer.timer is not None:
@@ -151,7 +153,13 @@ class RmppSender:
         transfer.timer = self._clock.call_later(ACK_TIMEOUT_NS, lambda: self._repeat(transfer))
 
     def _repeat(self, transfer: _Transfer) -> None:
-        """Send the unacknowledged segments again; abort with TMR after MAX_TRIES."""
+        """Send the unacknowledged segments again; abort with TMR after MAX_TRIES.
+
+        While segments wait for the worker, only the timer is restarted, and no try is counted.
+        """
+        if transfer.is_sending:
+            self._wait(transfer)
+            return
         if transfer.tries >= MAX_TRIES:
             self._give_up(transfer, RmppStatus.TMR)
             return

@@ -1,11 +1,22 @@
 """Tables that take several MADs: windows, acknowledgements, losses, receivers that misbehave."""
 
+from types import SimpleNamespace
+
 import pytest
 from helpers.net.subnet import Subnet
 
+from emu.driver.world.clock import HandClock
 from emu.server.net.ib.sa import administrator, rmpp
 from layouts.wire.mads import RESPONSE, MadStatus, Method
-from layouts.wire.sa import RmppFlags, RmppStatus, RmppType, SaAttr, SaStatus, sa_mad
+from layouts.wire.sa import (
+    DATA_BYTES,
+    RmppFlags,
+    RmppStatus,
+    RmppType,
+    SaAttr,
+    SaStatus,
+    sa_mad,
+)
 
 PORTS = 9
 """Ten node records of 112 bytes each are six MADs."""
@@ -84,6 +95,38 @@ def test_a_receiver_that_is_silent_is_given_up(subnet, table):
         assert numbers(subnet.take(1)) == [1]
     subnet.clock.advance(rmpp.ACK_TIMEOUT_NS)
     assert_aborted(subnet, RmppStatus.TMR)
+
+
+def test_segments_that_wait_for_the_worker_are_no_loss():
+    """The worker's earlier jobs take longer than a receiver may to acknowledge."""
+    clock, jobs, sent = HandClock(), [], []
+    sender = rmpp.RmppSender(clock, SimpleNamespace(begin=jobs.append), lambda lid: lid)
+    sender.start((1, 1, 7), sa_mad.new(), bytes(2 * DATA_BYTES), sent.append)
+    for _ in range(rmpp.MAX_TRIES + 1):
+        clock.advance(rmpp.ACK_TIMEOUT_NS)
+    assert (sent, len(jobs)) == ([], 1)
+    list(jobs[0])
+    (first,) = (sa_mad.view(bytearray(data)).rmpp_hdr for data in sent)
+    assert (first.rmpp_type, first.seg_num) == (RmppType.DATA, 1)
+
+
+def test_a_transfer_whose_send_raises_is_given_up():
+    clock, jobs = HandClock(), []
+
+    def refuse(_data):
+        raise OSError
+
+    sender = rmpp.RmppSender(clock, SimpleNamespace(begin=jobs.append), lambda lid: lid)
+    sender.start((1, 1, 7), sa_mad.new(), bytes(DATA_BYTES), refuse)
+    for _ in range(rmpp.MAX_TRIES - 1):
+        with pytest.raises(OSError):
+            list(jobs.pop())
+        clock.advance(rmpp.ACK_TIMEOUT_NS)
+    with pytest.raises(OSError):
+        list(jobs.pop())
+    with pytest.raises(OSError):
+        clock.advance(rmpp.ACK_TIMEOUT_NS)
+    assert not len(sender)
 
 
 def assert_aborted(subnet, status):
