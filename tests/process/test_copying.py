@@ -113,6 +113,40 @@ def test_the_directory_itself_is_a_source(tree, tmp_path):
     assert shown(tmp_path / "all") == shown(tree)
 
 
+def test_a_named_link_is_followed(tree, tmp_path):
+    """In the guest, not on the host; the copy has the link's name, either way."""
+    place = tmp_path / "place"
+    for name in ("", "inside", "back"):
+        (place / name).mkdir(parents=True)
+    (place / "release").symlink_to("../tree/below/run")
+    (place / "all").symlink_to(tree)
+    for name in ("release", "all"):
+        copy_out("one", f"{place}/{name}", place / "back", pytest.fail)
+        copy_in("one", place / name, f"{place}/inside")
+    for folder in (place / "back", place / "inside"):
+        assert not (folder / "release").is_symlink()
+        assert (folder / "release").read_text() == "#!/bin/sh"
+        assert not (folder / "all").is_symlink()
+        assert shown(folder / "all") == shown(tree)
+
+
+def test_a_named_link_without_a_target(tmp_path):
+    for target in (f"{tmp_path}/no/such", "nosuch", "link"):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(target)
+        said = mlx5emu("cp", f"one:{tmp_path}/link", tmp_path / "copy")
+        assert (said.exit_code, "missing" in said.output or "No such" in said.output) == (1, True)
+        assert not os.path.lexists(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("answer", ["", "tree", "/tr\\000ee", "/" + "x" * 5000])
+def test_an_invalid_path_of_a_guest(answer, programs, tmp_path):
+    (programs / "sh").write_text(f"#!/bin/sh\nprintf '{answer}'")
+    (programs / "sh").chmod(0o755)
+    with pytest.raises(LabError, match="sent an invalid path"):
+        copy_out("one", "/etc/hostname", tmp_path / "target", pytest.fail)
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -19,12 +19,18 @@ from emu.guests.channel.job import GuestJob
 from emu.guests.errors import GuestError, LabError
 from emu.guests.named.attach import at_command
 from emu.guests.named.unpacking import CopyBudget, GuestMember, Warn, unpack
-from emu.host.printable import printable
+from emu.host.printable import one_line, printable
 from emu.host.userfiles import missing_text, why_not_writable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
+_UNNAMED = ("", ".", "..")
+_LOCATE = """readlink -n -f -- "$1" && exit
+test -L "$1" && exit 2
+exit 1"""
+"""Prints a path without symbolic links; ends with 2 for a link whose target is missing."""
+_MAX_PATH = 4096
 DEFAULT_MAX_SIZE = 16 << 30
 """Default limit in bytes on one copy out of a guest."""
 _COMPLAINT = re.compile(r"^tar: (.*): Cannot [^:]*: (.*)$", re.MULTILINE)
@@ -42,9 +48,9 @@ def copy_in(name: str, source: Path, target: str) -> None:
         raise LabError(missing_text("file or directory", source))
     if not os.access(source, os.R_OK | (os.X_OK if source.is_dir() else 0)):
         raise LabError(f"{source} is not readable")
-    source = source.resolve()
+    own_name, source = source.name, source.resolve()
     with at_command(name) as channel:
-        folder, base = target, source.name
+        folder, base = target, source.name if own_name in _UNNAMED else own_name
         if not _is_directory(channel, target):
             folder, base = posixpath.split(target)
             if not base or (folder and not _is_directory(channel, folder)):
@@ -62,20 +68,24 @@ def copy_out(
 ) -> None:
     """Copy a file or a directory of the guest to ``target``, into it if it is a directory.
 
+    A symbolic link as ``source`` is followed in the guest; links below a directory stay links.
     ``warn`` is called for each member left out: devices, sockets, pipes. Raises :class:`LabError`,
     also when the guest announces more than ``max_size`` bytes or sends an invalid archive, and
     OSError of the target. Files written before an error stay.
     """
-    folder, base = posixpath.split(posixpath.normpath(source))
-    if base in ("", ".", ".."):
-        folder, base = source, "."
-    elif target.is_dir():
-        target /= base
+    own_name = posixpath.basename(posixpath.normpath(source))
+    if own_name not in _UNNAMED and target.is_dir():
+        target /= own_name
     if not target.is_dir() and (why := why_not_writable(target)):
         raise LabError(why)
-    words = ["tar", "--create", "--hard-dereference", f"--directory={folder or '.'}", "--", base]
     errors = bytearray()
-    with at_command(name) as channel, _output(channel, words, errors) as (job, output):
+    with at_command(name) as channel, contextlib.ExitStack() as stack:
+        path = _located(channel, name, source)
+        folder, base = posixpath.split(path)
+        if base in _UNNAMED:
+            folder, base = path, "."
+        words = ["tar", "--create", "--hard-dereference", f"--directory={folder or '.'}"]
+        job, output = stack.enter_context(_output(channel, [*words, "--", base], errors))
         try:
             with tarfile.open(mode="r|", fileobj=output, tarinfo=GuestMember) as archive:
                 unpack(archive, base, target, warn, CopyBudget(max_size))
@@ -144,6 +154,24 @@ def _is_directory(channel: GuestChannel, path: str) -> bool:
     return channel.start("test", ["test", "-d", path], {}).wait() == 0
 
 
+def _located(channel: GuestChannel, name: str, source: str) -> str:
+    """Return a guest's path without symbolic links.
+
+    A missing path is returned as given, for tar to report. Raises LabError for a link whose target
+    is missing, and GuestError for an invalid answer.
+    """
+    job = channel.start("readlink", ["sh", "-c", _LOCATE, "sh", source], {})
+    status = job.wait()
+    if status == 2:
+        raise LabError(f"{name}:{source}: the target of the symbolic link is missing")
+    if status:
+        return posixpath.normpath(source)
+    path = bytes(job.stdout).decode("utf-8", "surrogateescape")
+    if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH:
+        raise GuestError(f"{name} sent an invalid path: {one_line(path)}")
+    return path
+
+
 def _check(job: GuestJob, errors: bytearray, name: str, folder: str) -> None:
     """Wait for the guest's tar; raise the error that it reported if its status is not 0."""
     status = job.wait()
@@ -164,4 +192,4 @@ def _complaint(errors: bytearray, name: str, folder: str) -> LabError | None:
         return GuestError(text) if text else None
     path, reason = complaints[0]
     more = f", and {len(complaints) - 1} more" if len(complaints) > 1 else ""
-    return LabError(f"{name}:{posixpath.join(folder, path)}: {reason}{more}")
+    return LabError(f"{name}:{posixpath.join(one_line(folder), path)}: {reason}{more}")
