@@ -94,15 +94,15 @@ def test_a_directory_goes_in_and_comes_out(tree, tmp_path):
 def test_what_is_copied_to_a_directory_goes_into_it(tree, tmp_path):
     for name in ("inside", "back"):
         (tmp_path / name).mkdir()
-    copy_in("one", tree / "data", str(tmp_path / "inside"))
-    copy_in("one", tree / "below", f"{tmp_path}/inside/")
+    copy_in("one", tree / "data", str(tmp_path / "inside"), pytest.fail)
+    copy_in("one", tree / "below", f"{tmp_path}/inside/", pytest.fail)
     copy_out("one", f"{tmp_path}/inside/below/", tmp_path / "back", pytest.fail)
     assert (tmp_path / "inside" / "data").read_bytes() == (tree / "data").read_bytes()
     assert shown(tmp_path / "back" / "below") == shown(tree / "below")
 
 
 def test_a_file_gets_the_name_that_is_said(tree, tmp_path):
-    copy_in("one", tree / "below" / "run", f"{tmp_path}/program")
+    copy_in("one", tree / "below" / "run", f"{tmp_path}/program", pytest.fail)
     copy_out("one", f"{tmp_path}/program", tmp_path / "again", pytest.fail)
     assert (tmp_path / "again").read_text() == "#!/bin/sh"
     assert (tmp_path / "again").stat().st_mode & 0o777 == 0o750
@@ -122,7 +122,7 @@ def test_a_named_link_is_followed(tree, tmp_path):
     (place / "all").symlink_to(tree)
     for name in ("release", "all"):
         copy_out("one", f"{place}/{name}", place / "back", pytest.fail)
-        copy_in("one", place / name, f"{place}/inside")
+        copy_in("one", place / name, f"{place}/inside", pytest.fail)
     for folder in (place / "back", place / "inside"):
         assert not (folder / "release").is_symlink()
         assert (folder / "release").read_text() == "#!/bin/sh"
@@ -239,6 +239,21 @@ def test_a_socket_is_left_out(tmp_path):
         copy_out("one", f"{tmp_path}/run", tmp_path / "back", told.append)
     assert [path.name for path in (tmp_path / "back").iterdir()] == ["kept"]
     assert told == ["run/pipe is left out: not a file, directory or symbolic link"]
+
+
+def test_what_is_no_file_of_ours_is_left_out(tmp_path):
+    (tmp_path / "run" / "below").mkdir(parents=True)
+    (tmp_path / "run" / "kept").write_text("kept")
+    os.mkfifo(tmp_path / "run" / "below" / "pipe")
+    told = []
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(tmp_path / "run" / "end"))
+        copy_in("one", tmp_path / "run", f"{tmp_path}/inside", told.append)
+    assert sorted(path.name for path in (tmp_path / "inside").rglob("*")) == ["below", "kept"]
+    assert told == [
+        f"inside/{name} is left out: not a file, directory or symbolic link"
+        for name in ("below/pipe", "end")
+    ]
 
 
 def test_a_pipe_of_ours_keeps_its_mode_and_times(tree, tmp_path):

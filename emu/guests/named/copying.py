@@ -18,7 +18,8 @@ from emu.guests.channel.channel import GuestChannel
 from emu.guests.channel.job import GuestJob
 from emu.guests.errors import GuestError, LabError
 from emu.guests.named.attach import at_command
-from emu.guests.named.unpacking import CopyBudget, GuestMember, Warn, unpack
+from emu.guests.named.packing import pack
+from emu.guests.named.unpacking import CopyBudget, GuestMember, Warn, left_out, unpack
 from emu.host.printable import one_line, printable
 from emu.host.userfiles import missing_text, why_not_writable
 
@@ -38,11 +39,12 @@ _MAX_TRAILING_BYTES = 1 << 20
 """Maximum bytes after an archive's end: tar fills its last record, whose size users can choose."""
 
 
-def copy_in(name: str, source: Path, target: str) -> None:
+def copy_in(name: str, source: Path, target: str, warn: Warn) -> None:
     """Copy a file or a directory to ``target`` in the guest, into it if it is a directory.
 
-    Files belong to root there. Raises :class:`LabError` for a missing source or directory and for
-    errors of the guest's tar, and OSError of the source.
+    Files belong to root there. ``warn`` is called for each member left out: devices, sockets,
+    pipes. Raises :class:`LabError` for a missing source or directory and for errors of the guest's
+    tar, and OSError of the source.
     """
     if not source.exists():
         raise LabError(missing_text("file or directory", source))
@@ -58,7 +60,7 @@ def copy_in(name: str, source: Path, target: str) -> None:
         words = ["tar", "--extract", "--no-same-owner", f"--directory={folder or '.'}"]
         job = channel.start("tar", words, {}, has_input=True)
         with tarfile.open(mode="w|", fileobj=_Input(job)) as archive:
-            archive.add(source, arcname=base)
+            pack(archive, source, base, lambda *about: warn(left_out(*about)))
         job.close_input()
         _check(job, job.stderr, name, folder)
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 from emu.guests.errors import GuestError
+from emu.guests.named.packing import NOT_COPIED
 from emu.host.printable import one_line
 
 Warn = Callable[[str], None]
@@ -105,13 +106,18 @@ def unpack(
         elif member.isreg():
             _write(archive, member, path)
         else:
-            warn(f"{one_line(member.name)} is left out: not a file, directory or symbolic link")
+            warn(left_out(member.name, NOT_COPIED))
     for member_name, to in links:
         path = _path_of(member_name, base, target)
         path.unlink(missing_ok=True)
         path.symlink_to(to)
     for folder, mode in reversed(folders):
         os.chmod(folder, mode)
+
+
+def left_out(name: str, reason: str) -> str:
+    """Return the warning about a member that is not copied, of either direction."""
+    return f"{one_line(name)} is left out: {one_line(reason)}"
 
 
 def _path_of(name: str, base: str, target: Path) -> Path:

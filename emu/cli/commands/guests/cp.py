@@ -30,7 +30,7 @@ def cp(source: str, target: str, max_size: int) -> None:
 
     NAME is a guest (in a lab, LAB/GUEST). A PATH that does not begin with a slash is relative to
     root's home. If the target is a directory, the copy is placed in it. Owners are not kept; device
-    nodes and sockets of a guest are left out.
+    nodes, pipes and sockets are left out.
 
     Example: mlx5emu cp dev:/etc/os-release .
     """
@@ -39,7 +39,7 @@ def cp(source: str, target: str, max_size: int) -> None:
         raise click.UsageError("exactly one of the two must be in a guest, as NAME:PATH")
     with working(f"copying {source} to {target}"):
         if to_guest:
-            copy_in(to_guest, Path(from_path), to_path)
+            copy_in(to_guest, Path(from_path), to_path, notice)
         else:
             copy_out(from_guest, from_path, Path(to_path), notice, max_size << 20)
 

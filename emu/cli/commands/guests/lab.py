@@ -156,7 +156,7 @@ def down(name: str | None) -> None:
 def _copy_in(name: str, sources: Sequence[str], target: str) -> None:
     """Copy files into a guest; with several sources ``target`` is a directory."""
     for source in sources:
-        copy_in(name, Path(source), target if len(sources) == 1 else f"{target}/")
+        copy_in(name, Path(source), target if len(sources) == 1 else f"{target}/", notice)
 
 
 def _copy_out(name: str, sources: Sequence[str], folder: Path, max_size: int) -> None:
