@@ -4,7 +4,9 @@ import io
 import os
 import re
 import socket
+import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +14,7 @@ from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
 from emu.guests import LabError
-from emu.guests.named import copying, daemon, running, unpacking
+from emu.guests.named import copying, daemon, packing, running, unpacking
 from emu.guests.named.copying import copy_in, copy_out
 
 
@@ -28,6 +30,8 @@ def programs(tmp_path):
     """Where the guest finds its programs first."""
     path = tmp_path / "programs"
     path.mkdir()
+    (path / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (path / "python3").chmod(0o755)
     return path
 
 
@@ -254,6 +258,52 @@ def test_what_is_no_file_of_ours_is_left_out(tmp_path):
         f"inside/{name} is left out: not a file, directory or symbolic link"
         for name in ("below/pipe", "end")
     ]
+
+
+@pytest.mark.parametrize("source", ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"])
+def test_a_file_without_a_true_size(source, tmp_path):
+    """Files of proc announce 0 bytes, those of sysfs a page."""
+    content = Path(source).read_bytes()
+    (tmp_path / "inside").mkdir()
+    copy_out("one", source, tmp_path / "out", pytest.fail)
+    copy_in("one", Path(source), f"{tmp_path}/inside/in", pytest.fail)
+    assert (tmp_path / "out").read_bytes() == content
+    assert (tmp_path / "inside" / "in").read_bytes() == content
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_directory_of_files_without_a_true_size(tmp_path):
+    """Links stay links."""
+    copy_out("one", "/proc/self/net/", tmp_path / "net", lambda _: None)
+    assert b"Inter-" in (tmp_path / "net" / "dev").read_bytes()
+    copy_out("one", "/proc/self/ns", tmp_path / "ns", pytest.fail)
+    assert os.readlink(tmp_path / "ns" / "uts").startswith("uts:[")
+
+
+@pytest.mark.parametrize("to_guest", [True, False])
+def test_a_file_that_cannot_be_read_is_left_out(to_guest, tmp_path, monkeypatch):
+    told = []
+    if to_guest:
+        monkeypatch.setattr(packing, "_MAX_UNSIZED", 3)
+        (tmp_path / "tree").mkdir()
+        (tmp_path / "tree" / "a").write_bytes(b"1234")
+        (tmp_path / "tree" / "b").write_bytes(b"123")
+        monkeypatch.setattr(packing, "_has_no_size", lambda _: True)
+        copy_in("one", tmp_path / "tree", f"{tmp_path}/inside", told.append)
+        assert [path.name for path in (tmp_path / "inside").iterdir()] == ["b"]
+        assert told == ["inside/a is left out: File too large"]
+    else:
+        copy_out("one", "/proc/self/task", tmp_path / "task", told.append)
+        assert [line for line in told if line.endswith("/mem is left out: Input/output error")]
+        assert (tmp_path / "task").is_dir()
+
+
+def test_a_named_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(LabError, match=r"one:/proc/[0-9]*/mem: Input/output error"):
+        copy_out("one", "/proc/self/mem", tmp_path / "copy", pytest.fail)
+    with pytest.raises(OSError, match=r"Input/output error: '/proc/[0-9]*/mem'"):
+        copy_in("one", Path("/proc/self/mem"), f"{tmp_path}/copy", pytest.fail)
+    assert not (tmp_path / "copy").exists()
 
 
 def test_a_pipe_of_ours_keeps_its_mode_and_times(tree, tmp_path):

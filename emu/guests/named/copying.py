@@ -17,6 +17,7 @@ from emu.guests.channel import frames
 from emu.guests.channel.channel import GuestChannel
 from emu.guests.channel.job import GuestJob
 from emu.guests.errors import GuestError, LabError
+from emu.guests.named import packing
 from emu.guests.named.attach import at_command
 from emu.guests.named.packing import pack
 from emu.guests.named.unpacking import CopyBudget, GuestMember, Warn, left_out, unpack
@@ -27,10 +28,19 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
 _UNNAMED = ("", ".", "..")
-_LOCATE = """readlink -n -f -- "$1" && exit
+_LOCATE = """stat -f -c %T -- "$1" 2>/dev/null || echo
+readlink -n -f -- "$1" && exit
 test -L "$1" && exit 2
 exit 1"""
-"""Prints a path without symbolic links; ends with 2 for a link whose target is missing."""
+"""Prints the type of a path's file system, and the path without symbolic links.
+
+Ends with 2 for a link whose target is missing.
+"""
+_PSEUDO = (
+    "binfmt_misc", "bpf_fs", "cgroup2fs", "cgroupfs", "configfs", "debugfs", "efivarfs", "proc",
+    "pstorefs", "securityfs", "selinux", "sysfs", "tracefs",
+)  # fmt: skip
+"""Types of file systems, as ``stat -f`` prints them, whose files announce no true size."""
 _MAX_PATH = 4096
 DEFAULT_MAX_SIZE = 16 << 30
 """Default limit in bytes on one copy out of a guest."""
@@ -43,8 +53,8 @@ def copy_in(name: str, source: Path, target: str, warn: Warn) -> None:
     """Copy a file or a directory to ``target`` in the guest, into it if it is a directory.
 
     Files belong to root there. ``warn`` is called for each member left out: devices, sockets,
-    pipes. Raises :class:`LabError` for a missing source or directory and for errors of the guest's
-    tar, and OSError of the source.
+    pipes, and files of proc and the like that cannot be read. Raises :class:`LabError` for a
+    missing source or directory and for errors of the guest's tar, and OSError of the source.
     """
     if not source.exists():
         raise LabError(missing_text("file or directory", source))
@@ -71,9 +81,10 @@ def copy_out(
     """Copy a file or a directory of the guest to ``target``, into it if it is a directory.
 
     A symbolic link as ``source`` is followed in the guest; links below a directory stay links.
-    ``warn`` is called for each member left out: devices, sockets, pipes. Raises :class:`LabError`,
-    also when the guest announces more than ``max_size`` bytes or sends an invalid archive, and
-    OSError of the target. Files written before an error stay.
+    ``warn`` is called for each member left out: devices, sockets, pipes, and files of proc, sysfs
+    and the like that cannot be read. Raises :class:`LabError`, also when the guest announces more
+    than ``max_size`` bytes or sends an invalid archive, and OSError of the target. Files written
+    before an error stay.
     """
     own_name = posixpath.basename(posixpath.normpath(source))
     if own_name not in _UNNAMED and target.is_dir():
@@ -82,12 +93,17 @@ def copy_out(
         raise LabError(why)
     errors = bytearray()
     with at_command(name) as channel, contextlib.ExitStack() as stack:
-        path = _located(channel, name, source)
+        kind, path = _located(channel, name, source)
         folder, base = posixpath.split(path)
         if base in _UNNAMED:
             folder, base = path, "."
         words = ["tar", "--create", "--hard-dereference", f"--directory={folder or '.'}"]
-        job, output = stack.enter_context(_output(channel, [*words, "--", base], errors))
+        words += ["--", base]
+        if kind in _PSEUDO:
+            program = Path(packing.__file__).read_text()
+            # /proc/self is another process's by now: the program resolves the source itself.
+            words = ["python3", "-I", "-c", program, source, base]
+        job, output = stack.enter_context(_output(channel, words, errors))
         try:
             with tarfile.open(mode="r|", fileobj=output, tarinfo=GuestMember) as archive:
                 unpack(archive, base, target, warn, CopyBudget(max_size))
@@ -141,7 +157,7 @@ def _output(
         os.close(writer)
 
     with open(reader, "rb") as file:
-        job = channel.start("tar", words, {}, sink=sink)
+        job = channel.start(words[0], words, {}, sink=sink)
         waiter = threading.Thread(target=close_at_end, name="tar", daemon=True)
         waiter.start()
         try:
@@ -156,8 +172,8 @@ def _is_directory(channel: GuestChannel, path: str) -> bool:
     return channel.start("test", ["test", "-d", path], {}).wait() == 0
 
 
-def _located(channel: GuestChannel, name: str, source: str) -> str:
-    """Return a guest's path without symbolic links.
+def _located(channel: GuestChannel, name: str, source: str) -> tuple[str, str]:
+    """Return the type of the file system of a guest's path, and the path without symbolic links.
 
     A missing path is returned as given, for tar to report. Raises LabError for a link whose target
     is missing, and GuestError for an invalid answer.
@@ -167,11 +183,11 @@ def _located(channel: GuestChannel, name: str, source: str) -> str:
     if status == 2:
         raise LabError(f"{name}:{source}: the target of the symbolic link is missing")
     if status:
-        return posixpath.normpath(source)
-    path = bytes(job.stdout).decode("utf-8", "surrogateescape")
+        return "", posixpath.normpath(source)
+    kind, _, path = bytes(job.stdout).decode("utf-8", "surrogateescape").partition("\n")
     if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH:
         raise GuestError(f"{name} sent an invalid path: {one_line(path)}")
-    return path
+    return kind, path
 
 
 def _check(job: GuestJob, errors: bytearray, name: str, folder: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 from emu.guests.errors import GuestError
-from emu.guests.named.packing import NOT_COPIED
+from emu.guests.named.packing import LEFT_OUT, NOT_COPIED
 from emu.host.printable import one_line
 
 Warn = Callable[[str], None]
@@ -106,7 +106,8 @@ def unpack(
         elif member.isreg():
             _write(archive, member, path)
         else:
-            warn(left_out(member.name, NOT_COPIED))
+            reason = member.linkname if member.type == LEFT_OUT else NOT_COPIED
+            warn(left_out(member.name, reason))
     for member_name, to in links:
         path = _path_of(member_name, base, target)
         path.unlink(missing_ok=True)
