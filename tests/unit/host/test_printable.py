@@ -80,7 +80,9 @@ def test_progress_of_a_module_with_such_a_name():
 def test_progress_of_a_kernel_whose_name_is_an_emoji():
     console = Console(force_terminal=False, width=300)
     with console.capture() as captured:
-        progress.Display(console)("kernel debian:cloud: extracting archives", 0, 0)
+        shown = progress.Display(console)
+        shown("kernel debian:cloud: extracting archives", 0, 0)
+        shown.close()
     assert captured.get() == "kernel debian:cloud: extracting archives\n"
 
 
