@@ -27,7 +27,7 @@ from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Dropped, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.port.ib import partitions
+from emu.device.port import partitions
 from emu.device.rounds.sizes import COST_OF_ENDING, RESPONDERS_FREED_PER_POLL
 from layouts.enums.cqe import CqeSyndrome
 from layouts.enums.qp import QpState, QpType, RqType

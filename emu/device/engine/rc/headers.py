@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.transitions import RECEIVING
-from emu.device.port.ib import partitions
-from emu.device.port.ib.partitions import PKEY_FULL_MEMBER
+from emu.device.port import partitions
 from emu.device.port.packet import Packet
+from emu.device.port.partitions import PKEY_FULL_MEMBER
 from layouts.wire.bth import Service
 
 if TYPE_CHECKING:

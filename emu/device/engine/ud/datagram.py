@@ -25,6 +25,7 @@ from emu.device.objects.queues.page_fault import FaultedAccess, PageFaultType, S
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.objects.queues.receive_request import ReceiveRequest, receive_request
+from emu.device.port import partitions
 from emu.device.port.datagram import (
     GRH_BYTES,
     GSI_QKEY,
@@ -33,7 +34,7 @@ from emu.device.port.datagram import (
     Destination,
     Origin,
 )
-from emu.device.port.ib import ipoib, partitions
+from emu.device.port.ib import ipoib
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.rounds.costs import STEPS_PER_DATAGRAM

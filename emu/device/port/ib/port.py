@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import BadParamError
 from emu.device.objects.queues.qp_context import GlobalRoute
+from emu.device.port import partitions
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.congestion import Congestion
 from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
-from emu.device.port.ib import partitions
 from emu.device.port.ib.counts import IbCounts
 from emu.device.port.ib.framing import IbRoute, grh_of, parse
 from emu.device.port.ib.managed import ManagedPort

@@ -10,8 +10,8 @@ from typing import Any
 from emu.device.models.crypto import KEY_IMPORTS, KeyImport
 from emu.device.models.sub_functions import MAX_SUB_FUNCTIONS
 from emu.device.models.virtual_functions import MAX_VFS
-from emu.device.port.ib.partitions import PKEY_NUMBER
 from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
+from emu.device.port.partitions import PKEY_NUMBER
 from emu.near import near
 from emu.server.net.eth.spec import MAX_SEGMENT
 from layouts.enums.caps import PortType

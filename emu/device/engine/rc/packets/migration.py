@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.qp.events import raise_qp_event
 from emu.device.engine.qp.migration import migrate
 from emu.device.engine.rc.headers import ABOUT_QUEUE_PAIR
-from emu.device.port.ib import partitions
+from emu.device.port import partitions
 from emu.device.port.packet import Packet
 from layouts.enums.eqe import EventType
 from layouts.enums.qp import PmState

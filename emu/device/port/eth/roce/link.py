@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.errors import BadParamError
 from emu.device.objects.queues.direct_path import Marks, Uncounted
 from emu.device.objects.queues.qp_context import GlobalRoute
+from emu.device.port import partitions
 from emu.device.port.congestion import Congestion
 from emu.device.port.counts import MAX_VIOLATIONS
 from emu.device.port.datagram import Datagram, Destination, Origin
@@ -50,7 +51,6 @@ _V2: Final = RoceVersion.VERSION_2
 _UNMARKED: Final = Marks(0, 0, 0)
 _PRIORITY_SHIFT: Final = 13
 _NO_PRIORITY: Final = 0x1FFF
-_PKEY_NUMBER: Final = 0x7FFF
 _CNP: Final = OPS[Service.CNP, PacketKind.CNP, True, True, None]
 
 _MAX_OVERHEAD: Final = (
@@ -271,7 +271,7 @@ class RoceLink:
 
     def has_match(self, pkey: int) -> bool:
         """Return whether a P_Key matches entry 0: any member of the default partition does."""
-        return not (pkey ^ PKEY) & _PKEY_NUMBER
+        return partitions.match(PKEY, pkey)
 
     def count_sent(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False

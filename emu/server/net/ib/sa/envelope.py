@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from emu.device.port.datagram import GSI_QKEY, Origin
-from emu.device.port.ib.partitions import is_same_partition
 from emu.device.port.ib.port import DEFAULT_PKEY
+from emu.device.port.partitions import is_same_partition
 from layouts.wire.mads import MAD_BYTES, RESPONSE, MadStatus, Method
 from layouts.wire.sa import SaStatus, sa_mad
 

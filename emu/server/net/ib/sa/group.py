@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from emu.device.port.ib import partitions
+from emu.device.port import partitions
 from emu.device.port.ib.endport import EndPort
 from emu.server.net.ib.sa.quantities import QUANTITIES, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import CapacityUser, Query, SaError

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Set
 from typing import TYPE_CHECKING
 
 from emu.device.port.ib.endport import EndPort, mtu_code
-from emu.device.port.ib.partitions import PKEY_FULL_MEMBER, is_same_partition
+from emu.device.port.partitions import PKEY_FULL_MEMBER, is_same_partition
 from emu.server.net.ib.sa.group import (
     FULL,
     LINK_LOCAL,

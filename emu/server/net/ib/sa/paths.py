@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from emu.device.port.ib.endport import EndPort
-from emu.device.port.ib.partitions import is_same_partition
+from emu.device.port.partitions import is_same_partition
 from emu.server.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, RATE, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import Query, SaError, shared_pkeys
 from layouts.wire.sa import SaStatus, Selector, path_rec

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
+from emu.device.port import partitions
 from emu.device.port.datagram import Destination
-from emu.device.port.ib import partitions
 from emu.device.port.ib.endport import EndPort
 from layouts.prm import Prm
 from layouts.wire.components import Components

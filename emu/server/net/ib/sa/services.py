@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Set
 
-from emu.device.port.ib.partitions import is_same_partition
+from emu.device.port.partitions import is_same_partition
 from emu.device.ports import Clock
 from emu.server.net.ib.sa.query import CapacityUser, Query, SaError, check_capacity
 from layouts.wire.sa import SaStatus, service_rec

@@ -12,8 +12,9 @@ from collections.abc import Iterable, MutableMapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.ud.delivery import QP0, QP1
+from emu.device.port import partitions
 from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
-from emu.device.port.ib import partitions, sma
+from emu.device.port.ib import sma
 from emu.device.port.ib.datagram import answer_to
 from emu.device.port.ib.link_errors import LinkError, outcome
 from emu.device.port.ib.port import DEFAULT_PKEY, LINK_LOCAL_PREFIX
