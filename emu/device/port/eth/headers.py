@@ -236,20 +236,28 @@ def behind_tags(headers: Headers, whole: bool = True) -> Headers:
     """
     if headers.ethertype not in TPIDS:
         return headers
-    frame, at = headers.frame, headers.l3
-    for _ in range(MAX_STACKED):
-        if at + TAG_BYTES > len(frame):
-            break
-        ethertype: int = _u16(frame, at + 2)[0]
-        at += TAG_BYTES
-        if ethertype not in TPIDS:
-            return parse_ip(frame, at, ethertype, whole) or headers
-    return headers
+    return parse_tagged(headers.frame, headers.l3, MAX_STACKED, whole) or headers
 
 
 def parse_super_frame(data: bytes) -> Headers:
     """Return the headers of a super-frame, or of its headers alone, also behind many tags."""
     return behind_tags(parse(data, whole=False), whole=False)
+
+
+def parse_tagged(frame: bytes, at: int, most: int, whole: bool = True) -> Headers | None:
+    """Return the headers of the IP packet behind at most ``most`` VLAN tags; None without one.
+
+    The first Ethertype ends at ``at``, where the packet or the rest of a tag begins. ``whole`` as
+    in :func:`parse`.
+    """
+    for _ in range(most + 1):
+        if at > len(frame):
+            break
+        ethertype: int = _u16(frame, at - 2)[0]
+        if ethertype not in TPIDS:
+            return parse_ip(frame, at, ethertype, whole)
+        at += TAG_BYTES
+    return None
 
 
 def parse_ip(frame: bytes, at: int, ethertype: int, whole: bool = True) -> Headers | None:

@@ -22,12 +22,11 @@ from emu.device.port.eth.headers import (
     ETHERNET_BYTES,
     GRE,
     MAX_TAGS,
-    TAG_BYTES,
-    TPIDS,
     UDP,
     FrameError,
     Headers,
     parse_ip,
+    parse_tagged,
 )
 from emu.device.port.eth.segment import MAX_IP_BYTES, segment
 
@@ -150,15 +149,7 @@ def _ethernet(frame: bytes, at: int, whole: bool) -> Headers | None:
 
     The packet may be behind MAX_TAGS VLAN tags. None for an incomplete frame and other content.
     """
-    end = at + ETHERNET_BYTES
-    for _ in range(MAX_TAGS + 1):
-        if end > len(frame):
-            break
-        (ethertype,) = _u16.unpack_from(frame, end - 2)
-        if ethertype not in TPIDS:
-            return parse_ip(frame, end, ethertype, whole)
-        end += TAG_BYTES
-    return None
+    return parse_tagged(frame, at + ETHERNET_BYTES, MAX_TAGS, whole)
 
 
 def insert_both(outer: Headers, inner: Headers, requested: tuple[bool, bool, bool, bool]) -> bytes:

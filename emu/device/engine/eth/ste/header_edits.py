@@ -16,10 +16,9 @@ from emu.device.engine.eth.steering.match_field import Part
 from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.port.eth.frame import MAX_BYTES
 from emu.device.port.eth.headers import (
-    ETH_CTAG,
-    ETH_STAG,
     ETHERNET_BYTES,
     TAG_BYTES,
+    TPIDS,
     FrameError,
     Headers,
     parse,
@@ -27,7 +26,6 @@ from emu.device.port.eth.headers import (
 from emu.device.port.eth.tunnel import inner_frame_at, inner_packet_at
 
 _MACS: Final = 12
-_TPIDS: Final = frozenset({ETH_CTAG, ETH_STAG})
 
 
 class Anchor(IntEnum):
@@ -124,7 +122,7 @@ def _stacked(headers: Headers) -> bytes:
 
     A pop may bring any of these tags to light.
     """
-    return headers.frame if headers.ethertype in _TPIDS else b""
+    return headers.frame if headers.ethertype in TPIDS else b""
 
 
 _TAGS: Final = frozenset({_stacked})
@@ -145,7 +143,7 @@ def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
     if anchor not in _FIRST or offset > _MACS:
         return Move(change, anchor, needs_whole=True)
     is_tag = offset == _MACS and len(data) == TAG_BYTES
-    is_tag = is_tag and int.from_bytes(data[:2], "big") in _TPIDS
+    is_tag = is_tag and int.from_bytes(data[:2], "big") in TPIDS
     if is_tag:
         return Move(change, anchor, is_outermost=True, parts=_TAGS)
     return Move(change, anchor, needs_whole=True, parts=frozenset())

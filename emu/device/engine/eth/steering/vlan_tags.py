@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import BadParamError
 from emu.device.objects.eth.reshape import Reshape
-from emu.device.port.eth.headers import ETH_CTAG, ETH_STAG, MAX_TAGS, TAG_BYTES, Headers
+from emu.device.port.eth.headers import MAX_TAGS, TAG_BYTES, TPIDS, Headers
 
 if TYPE_CHECKING:
     from layouts.steering.fte import vlan
 
 _MACS: Final = 12
-_TPIDS: Final = (ETH_CTAG, ETH_STAG)
 _BEHIND_BYTES: Final = 64
 """Bytes matched behind a third tag after a pop."""
 
@@ -29,7 +28,7 @@ def _popped(headers: Headers) -> bytes:
 
 def third_tag(headers: Headers) -> bytes:
     """Return the bytes behind two tags where a third tag follows, else empty bytes."""
-    if headers.tags < MAX_TAGS or headers.ethertype not in _TPIDS:
+    if headers.tags < MAX_TAGS or headers.ethertype not in TPIDS:
         return b""
     return headers.frame[headers.l3 : headers.l3 + _BEHIND_BYTES]
 
@@ -42,7 +41,7 @@ def push(tag: vlan) -> Reshape:
 
     Raises BAD_PARAM_ERR for an EtherType that is not a VLAN tag's.
     """
-    if tag.ethtype not in _TPIDS:
+    if tag.ethtype not in TPIDS:
         raise BadParamError("ethtype of the tag to push is not a VLAN tag's", f"{tag.ethtype:#x}")
     octets = bytes(tag)
     return Reshape(
