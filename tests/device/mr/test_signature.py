@@ -409,9 +409,9 @@ def test_one_report_until_the_driver_has_seen_it(ends, sides, key, store, far):
     assert CqeOpcode.SIG_ERR in [done.opcode for done in left.cq.drain()]
 
 
-@pytest.mark.parametrize("fence", [FENCE, 0], ids=["fenced", "at once"])
-def test_error_stops_a_send_queue_that_asks_for_it(ends, key, store, far, fence):
-    """Pipelining: the answer behind bad data stays where it is until the driver has decided."""
+@pytest.fixture
+def draining(ends, key, store):
+    """Two connected queue pairs; signature errors, as of the key's block, drain the left one."""
     left, right = (end.queue_pair() for end in ends)
     left.init()
     left.node.driver.must(
@@ -424,6 +424,13 @@ def test_error_stops_a_send_queue_that_asks_for_it(ends, key, store, far, fence)
     store.write(bytes(520))
     both(left, key, store, 520, mem=Dif())
     ends[0].events()
+    return left, right
+
+
+@pytest.mark.parametrize("fence", [FENCE, 0], ids=["fenced", "at once"])
+def test_error_stops_a_send_queue_that_asks_for_it(ends, draining, key, store, far, fence):
+    """Pipelining: the answer behind bad data stays where it is until the driver has decided."""
+    left, right = draining
     right.post_recv(far.sge(1024, 64))
     left.write((far.key, far.va), (512, key.key, 0), flags=0)
     second = left.send(store.sge(0, 16), flags=fence | 0b10 << 2)
@@ -442,21 +449,10 @@ def test_error_stops_a_send_queue_that_asks_for_it(ends, key, store, far, fence)
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_requests_that_have_left_complete_before_the_send_queue_is_drained(
-    ends, key, store, far, more
+    ends, draining, key, store, far, more
 ):
     """IBTA 10.3.1: SQ_DRAINED follows the completion of all requests that have begun."""
-    left, right = (end.queue_pair() for end in ends)
-    left.init()
-    left.node.driver.must(
-        Op.INIT2INIT_QP, qpn=left.qpn, opt_param_mask=1 << 11, qpc={"drain_sigerr": 1}
-    )
-    right.init()
-    for one, other in ((left, right), (right, left)):
-        one.to_rtr(other.node.lid, other.qpn, 0)
-        one.to_rts(0)
-    store.write(bytes(520))
-    both(left, key, store, 520, mem=Dif())
-    ends[0].events()
+    left, _ = draining
     good_one, bad = ((store.sge(0, 16), 0b10 << 2), ((512, key.key, 0), 0b10 << 2))
     requests = [good_one, bad] + [good_one] * more
     posted = [
