@@ -14,6 +14,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.eth.pacing import wait
 from emu.device.port.eth.traffic import GROUP_BIT, MAC_BYTES
 from emu.device.ports import DmaError
 from emu.device.rounds.costs import LOG_CREDITS_PER_STEP, LOG_EXPIRED_PER_STEP
@@ -114,8 +115,8 @@ def _priority_of(sq: AnySq) -> int:
 def await_credits(hca: Hca, sq: AnySq) -> bool:
     """Return whether the link partner makes the queue wait; renew the credits if not.
 
-    Record the begin and end of a pause in the port's flow counters. InfiniBand ports never wait.
-    The caller's timer polls again.
+    A timer polls a waiting queue again, for which no other queue of a shared rate waits. Record the
+    begin and end of a pause in the port's flow counters. InfiniBand ports never wait.
     """
     if hca.model.port_type is not PortType.ETH:
         hca.link_partner.credit = MANY
@@ -129,6 +130,9 @@ def await_credits(hca: Hca, sq: AnySq) -> bool:
         if priority not in since:
             since[priority] = now
             flow.count_pause_received()
+        if sq.pacing is not None:
+            sq.pacing.stop_waiting()
+        wait(hca.scheduler, hca.clock, sq, POLL_NS)
         return True
     if priority in since:
         flow.count_resume_received(now - since.pop(priority))

@@ -20,7 +20,7 @@ from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.hairpin.pairs import packets_for
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.pacing import wait
-from emu.device.engine.eth.rx_credits import POLL_NS, await_credits, select_priority
+from emu.device.engine.eth.rx_credits import await_credits, select_priority
 from emu.device.engine.eth.transmit import send, transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.access_error import AccessError
@@ -112,9 +112,6 @@ def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
             wait(hca.scheduler, hca.clock, sq, delay)
             return False
         if hca.link_partner.credit <= 0 and await_credits(hca, sq):
-            if pacing is not None:
-                pacing.stop_waiting()
-            wait(hca.scheduler, hca.clock, sq, POLL_NS)
             return False
         data, gso_size, is_vouched, packets, longest, octets, metadata = hairpin.pop()
         frame = Frame(data, gso_size, is_vouched, is_vouched and not gso_size)
@@ -142,9 +139,6 @@ def _work(hca: Hca, sq: Sq) -> bool:
             wait(hca.scheduler, hca.clock, sq, delay)
             return False
         if link_partner.credit <= 0 and await_credits(hca, sq):
-            if pacing is not None:
-                pacing.stop_waiting()
-            wait(hca.scheduler, hca.clock, sq, POLL_NS)
             return False
         wqe = ring.fetch(waiting)
         waiting -= wqe.blocks
