@@ -15,6 +15,8 @@ from typing import Final
 from emu.host.user_error import UserError
 from emu.near import near
 
+PART: Final = ".part"
+"""End of the hidden name of a file that is being written."""
 _MODE: Final = 0o644
 _MAX_LISTED: Final = 10_000
 """Number of a directory's names that are searched for a near one."""
@@ -104,7 +106,7 @@ def replacing(path: Path, mode: int = _MODE) -> Iterator[Path]:
     The new file has ``mode`` without the umask's bits. If the body or the replacing fails, the new
     file is removed, and the old one stays. Raises OSError.
     """
-    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    part = path.with_name(f".{secrets.token_hex(8)}{PART}")
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
     try:
         yield part

@@ -17,7 +17,6 @@ import fcntl
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from emu.host.user_error import UserError
-from emu.host.userfiles import read_infile
+from emu.host.userfiles import PART, read_infile, replacing
 from emu.instruments.campaign.changes import check_same, compared_again
 from emu.instruments.campaign.description import Description, Ended, RunResult
 from emu.instruments.campaign.report import unfired
@@ -38,8 +37,6 @@ _MAX_RESULT = 32 << 20
 _OWN_FOLDERS = ("results", "outputs", "records", "traces", "minimized")
 _REPORTS = ("report.json", "report.xml", "report.tap", "report.html")
 _LOCK = "lock"
-_PART = ".part"
-"""End of the name of a file that is being written."""
 
 
 class _CampaignFile(BaseModel):
@@ -262,7 +259,7 @@ def _is_unused(path: Path) -> bool:
     """
     return all(
         one.name == _LOCK
-        or (one.name.startswith(".") and one.name.endswith(_PART))
+        or (one.name.startswith(".") and one.name.endswith(PART))
         or (one.name in _OWN_FOLDERS and one.is_dir() and not any(one.iterdir()))
         for one in path.iterdir()
     )
@@ -314,17 +311,12 @@ def _write_whole(path: Path, text: str) -> None:
 
     Raises OSError with the file's name; the old file is then unchanged.
     """
-    temporary: Path | None = None
     try:
-        descriptor, name = tempfile.mkstemp(prefix=".", suffix=_PART, dir=path.parent)
-        temporary = Path(name)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        with replacing(path) as part:
+            with part.open("w", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            part.chmod(0o644)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from None
